@@ -3,15 +3,12 @@ package clusterwatch
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/record"
@@ -104,32 +101,25 @@ func (w *watcher) canFollow(resource string) bool {
 }
 
 // header is the header of the record. The subject is the cluster's proxy.
-func (w *watcher) header() record.Run {
-	var names []string
-	var node cluster.Node
+func (w *watcher) header() (record.Run, error) {
+	parameters := w.o.parameters()
+	inputs := maps.Clone(parameters)
+	inputs["server"] = w.cluster.Server
+	run, err := w.o.Header(inputs, "namespace", "selector", "target", "protocol", "policy", "close", "path", "rate", "duration", "server")
+	if err != nil {
+		return run, err
+	}
+	var node cluster.Node // any: they have the same versions, unless somebody is changing them
+	if len(w.facts.Nodes) > 0 {
+		node = w.facts.Nodes[0]
+	}
 	for _, n := range w.facts.Nodes {
-		names, node = append(names, n.Name), w.facts.Nodes[0]
+		run.Nodes = append(run.Nodes, n.Name)
 	}
-	release := node.Kernel
-	if release == "" {
-		var here unix.Utsname
-		_ = unix.Uname(&here) // an empty release is unknown
-		release = unix.ByteSliceToString(here.Release[:])
-	}
-	run := record.Run{Scenario: Scenario, Seed: 1, Clock: "real", Nodes: names, Command: w.o.Command, ControlPlane: w.facts.Version,
-		Kernel:     record.Kernel{Kind: "cluster", Release: release},
-		Subject:    record.Subject{Name: cmp.Or(w.facts.Proxy, "cluster"), Version: node.Kubelet, Mode: w.facts.Mode},
-		Parameters: w.o.parameters(), Record: w.o.Record}
-	if run.Record != record.RecordThinned {
-		run.Record = ""
-	}
-	sum := sha256.New()
-	for _, key := range []string{"namespace", "selector", "target", "protocol", "policy", "close", "path", "rate", "duration"} {
-		fmt.Fprintf(sum, "%s=%s\n", key, run.Parameters[key])
-	}
-	fmt.Fprintf(sum, "server=%s\n", w.cluster.Server)
-	run.InputsSha256 = hex.EncodeToString(sum.Sum(nil))
-	return run
+	run.Scenario, run.Parameters, run.ControlPlane = Scenario, parameters, w.facts.Version
+	run.Kernel = record.Kernel{Kind: "cluster", Release: cmp.Or(node.Kernel, run.Kernel.Release)}
+	run.Subject = record.Subject{Name: cmp.Or(w.facts.Proxy, "cluster"), Version: node.Kubelet, Mode: w.facts.Mode}
+	return run, nil
 }
 
 func (o Options) parameters() map[string]string {

@@ -126,8 +126,11 @@ func (w *watcher) openRecord(ctx context.Context, claim *reports.Claim) (time.Du
 	if err := w.o.WriteHost(claim.Work(), time.Now()); err != nil {
 		return 0, err
 	}
-	var err error
-	w.record, err = record.NewHistoryWriter(filepath.Join(claim.Work(), record.HistoryDir), w.header())
+	header, err := w.header()
+	if err != nil {
+		return 0, err
+	}
+	w.record, err = record.NewHistoryWriter(filepath.Join(claim.Work(), record.HistoryDir), header)
 	return 0, err
 }
 

@@ -181,19 +181,29 @@ func (o Options) WriteHost(folder string, started time.Time) error {
 
 // record creates the history.
 func (o Options) record(l probes.Lane) (*record.HistoryWriter, error) {
+	run, err := o.Header(parameters(o, l), "target", "protocol", "policy", "close", "path", "status", "rate", "duration")
+	if err != nil {
+		return nil, err
+	}
+	run.Scenario, run.Nodes, run.Subject = Scenario, []string{}, record.Subject{Name: o.Target}
+	return record.NewHistoryWriter(filepath.Join(o.Out, record.HistoryDir), run)
+}
+
+// Header returns what the headers of all records of this machine's probes have: its kernel, this program, the parameters, and the digest of
+// those parameters that are inputs, in the order of their keys.
+func (o Options) Header(parameters map[string]string, inputs ...string) (record.Run, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return nil, fmt.Errorf("reading the kernel's release: %w", err)
+		return record.Run{}, fmt.Errorf("reading the kernel's release: %w", err)
 	}
-	run := record.Run{Scenario: Scenario, Seed: 1, Clock: "real", Nodes: []string{}, Command: o.Command,
-		Kernel:  record.Kernel{Kind: "host", Release: unix.ByteSliceToString(name.Release[:])},
-		Subject: record.Subject{Name: o.Target}, Parameters: parameters(o, l)}
+	run := record.Run{Seed: 1, Clock: "real", Command: o.Command, Parameters: parameters,
+		Kernel: record.Kernel{Kind: "host", Release: unix.ByteSliceToString(name.Release[:])}}
 	if o.Record == record.RecordThinned {
 		run.Record = record.RecordThinned
 	}
 	sum := sha256.New()
-	for _, key := range []string{"target", "protocol", "policy", "close", "path", "status", "rate", "duration"} {
-		fmt.Fprintf(sum, "%s=%s\n", key, run.Parameters[key])
+	for _, key := range inputs {
+		fmt.Fprintf(sum, "%s=%s\n", key, parameters[key])
 	}
 	run.InputsSha256 = hex.EncodeToString(sum.Sum(nil))
 	program, err := os.Executable()
@@ -201,9 +211,9 @@ func (o Options) record(l probes.Lane) (*record.HistoryWriter, error) {
 		run.ProgramSha256, err = cache.Sha256(context.Background(), program)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the running program: %w", err)
+		return record.Run{}, fmt.Errorf("reading the running program: %w", err)
 	}
-	return record.NewHistoryWriter(filepath.Join(o.Out, record.HistoryDir), run)
+	return run, nil
 }
 
 func parameters(o Options, l probes.Lane) map[string]string {
