@@ -25,7 +25,7 @@ type causes struct {
 	services   map[string]bool           // that have or had a lane
 	pods       map[string]bool           // namespace/name of those that serve them
 	held       map[string][]record.Event // of pods that may serve them, as long as no endpoint tells
-	silences   []silence
+	last       silence                   // of the API server; zero without one
 }
 
 // silence is a time in which the API did not answer.
@@ -170,7 +170,7 @@ func (w *watcher) silence(from, to time.Time) {
 	at := w.now()
 	begin, end := max(0, at-time.Since(from)), max(0, at-time.Since(to))
 	w.causes.mu.Lock()
-	w.causes.silences = append(w.causes.silences, silence{begin, end})
+	w.causes.last = silence{begin, end}
 	w.causes.mu.Unlock()
 	w.apiEvent(begin, "away", fmt.Sprintf("the API server did not answer for %.1f s from here on: changes in that time are late in this record, or missing", (end-begin).Seconds()))
 	w.apiEvent(end, "back", "the API server answers again")
@@ -198,8 +198,8 @@ func (c *causes) awayUntil(at time.Duration) (from time.Duration, away bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := len(c.silences); n > 0 && at-c.silences[n-1].to < lateBy {
-		return c.silences[n-1].from, true
+	if c.last != (silence{}) && at-c.last.to < lateBy {
+		return c.last.from, true
 	}
 	return 0, false
 }

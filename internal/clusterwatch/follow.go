@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hitless/hitless/cluster"
@@ -26,7 +27,7 @@ const (
 func (w *watcher) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w.cluster.ReportSilences(func(from, to time.Time) { w.silence(from, to) })
+	w.cluster.ReportSilences(w.silence)
 	go w.cluster.Ask(ctx, pingAgain)
 	over, ended := make(chan error, 1), w.now()+w.o.Duration
 	if w.o.Duration == 0 {
@@ -138,17 +139,11 @@ func (f *follower) takeChange(key string) error {
 }
 
 func hosts(all []cluster.External) string {
-	if len(all) == 0 {
-		return "none"
+	var words []string
+	for _, e := range all {
+		words = append(words, fmt.Sprintf("%s port %d", e.Host, e.Number))
 	}
-	var text string
-	for i, e := range all {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s port %d", e.Host, e.Number)
-	}
-	return text
+	return cmp.Or(strings.Join(words, ", "), "none")
 }
 
 // serviceEvent records what became of a Service. While the API was away, it may have happened at any time since its last answer.
@@ -242,7 +237,7 @@ func (f *follower) report() {
 		f.record.Event(record.Event{At: at, Object: object, Text: reason, Body: record.Skipped{}})
 	}
 	waiting := f.services.waiting
-	for _, e := range slices.SortedFunc(maps.Keys(waiting), func(a, b cluster.External) int { return cmp.Compare(a.String(), b.String()) }) {
+	for _, e := range f.services.waitingByName() {
 		if f.lanes.names[e.String()] == 0 {
 			skip(e.String(), "it never answered: "+cmp.Or(waiting[e].reason, "it was not asked yet"))
 		}

@@ -243,9 +243,7 @@ func (w *watcher) checkTargets(ctx context.Context) error {
 			continue
 		}
 		s.known[key] = now
-		for _, port := range unprobed {
-			s.unprobed[port] = true
-		}
+		w.noteUnprobed(unprobed)
 		for _, e := range now.externals {
 			s.waiting[e] = &waiting{}
 		}
@@ -275,10 +273,15 @@ func (w *watcher) checkTargets(ctx context.Context) error {
 	return w.checkRoom()
 }
 
+// waitingByName are the targets that have not answered yet, in the order of their names.
+func (s *services) waitingByName() []cluster.External {
+	return slices.SortedFunc(maps.Keys(s.waiting), func(a, b cluster.External) int { return cmp.Compare(a.String(), b.String()) })
+}
+
 // askAll asks the waiting targets, some at a time, and returns the answers in the order of their names.
 func (w *watcher) askAll(ctx context.Context) []answer {
 	const atOnce = 16
-	order := slices.SortedFunc(maps.Keys(w.services.waiting), func(a, b cluster.External) int { return cmp.Compare(a.String(), b.String()) })
+	order := w.services.waitingByName()
 	answers, gate := make([]answer, len(order)), make(chan struct{}, atOnce)
 	var all sync.WaitGroup
 	for i, e := range order {
