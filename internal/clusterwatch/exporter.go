@@ -36,6 +36,11 @@ type exporter struct {
 // exported is a lane with the attempts that its gaps are computed from.
 type exported struct {
 	labels   prometheus.Labels
+	attempts map[record.Class]prometheus.Counter
+	dropped  map[record.Class]prometheus.Counter // of the classes that are dropped
+	gap      prometheus.Gauge
+	outage   prometheus.Gauge
+	lateness prometheus.Observer
 	interval time.Duration
 	next     uint64                    // the first number whose outcome is not known
 	pending  map[uint64]record.Attempt // outcomes that came before those of lower numbers
@@ -100,21 +105,23 @@ func (x *exporter) begin(t target) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	labels := prometheus.Labels{"service": t.Service, "port": strconv.Itoa(int(t.Port)), "address": net.JoinHostPort(t.Host, strconv.Itoa(int(t.Number)))}
-	e := &exported{labels: labels, interval: t.lane.Interval(), pending: map[uint64]record.Attempt{}}
+	e := &exported{labels: labels, interval: t.lane.Interval(), pending: map[uint64]record.Attempt{},
+		attempts: map[record.Class]prometheus.Counter{}, dropped: map[record.Class]prometheus.Counter{},
+		gap: x.gap.With(labels), outage: x.outage.With(labels), lateness: x.lateness.With(labels)}
 	for _, earlier := range x.lanes { // to the same target
 		if maps.Equal(earlier.labels, labels) {
 			e.worst = max(e.worst, earlier.worst)
 		}
 	}
 	x.lanes[t.lane.ID] = e
+	attempts, dropped := x.attempts.MustCurryWith(labels), x.dropped.MustCurryWith(labels)
 	for _, c := range record.Classes() {
-		x.attempts.With(e.with(c)).Add(0)
+		e.attempts[c] = attempts.WithLabelValues(c.String())
 		if c.Dropped() {
-			x.dropped.With(e.with(c)).Add(0)
+			e.dropped[c] = dropped.WithLabelValues(c.String())
 		}
 	}
-	x.gap.With(labels).Add(0)
-	x.outage.With(labels).Set(0)
+	e.outage.Set(0)
 	x.floor.With(labels).Set(max(smallestFault, 2*e.interval).Seconds())
 	x.up.Inc()
 }
@@ -130,14 +137,6 @@ func (x *exporter) end(t target) {
 	}
 }
 
-func (e *exported) with(c record.Class) prometheus.Labels {
-	labels := prometheus.Labels{"class": c.String()}
-	for name, value := range e.labels {
-		labels[name] = value
-	}
-	return labels
-}
-
 // attempt counts an attempt of a measured lane.
 func (x *exporter) attempt(a *record.Attempt) {
 	x.mu.Lock()
@@ -146,14 +145,14 @@ func (x *exporter) attempt(a *record.Attempt) {
 	if e == nil {
 		return
 	}
-	x.attempts.With(e.with(a.Class)).Inc()
+	e.attempts[a.Class].Inc()
 	if a.Class.Dropped() {
-		x.dropped.With(e.with(a.Class)).Inc()
+		e.dropped[a.Class].Inc()
 	}
 	if a.Class != record.OK && a.Class != record.Probe {
 		x.failed()
 	}
-	x.lateness.With(e.labels).Observe(a.Lateness().Seconds())
+	e.lateness.Observe(a.Lateness().Seconds())
 	e.pending[a.Seq] = *a
 	for {
 		next, known := e.pending[e.next]
@@ -164,9 +163,9 @@ func (x *exporter) attempt(a *record.Attempt) {
 		e.next++
 		e.take(&next)
 	}
-	x.gap.With(e.labels).Set(e.worst.Seconds())
+	e.gap.Set(e.worst.Seconds())
 	if e.interval > 0 {
-		x.outage.With(e.labels).Set(e.lasting(a.Intended).Seconds())
+		e.outage.Set(e.lasting(a.Intended).Seconds())
 	}
 }
 
