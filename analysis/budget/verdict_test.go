@@ -117,7 +117,7 @@ func TestVerdictsOfBudgets(t *testing.T) {
 
 		{name: "connections to the dead pod", losses: []loss{excused, dark, pods("10.244.2.9:8080")}, want: analysis.Pass},
 		{name: "connections to another pod", losses: []loss{excused, dark, pods("10.244.3.9:8080")}, want: analysis.Fail},
-		{name: "within the share of the dead pod, and nobody asked the kernel", losses: []loss{excused, dark, pods("")}, want: analysis.Pass},
+		{name: "within the share of the dead pod, without choices of the kernel", losses: []loss{excused, dark, pods("")}, want: analysis.Pass},
 		{name: "more than the share of the dead pod", losses: []loss{excused, dark, fails("", off+7*second, off+30*second, record.ConnectTimeout), pods("")}, want: analysis.Fail},
 
 		{name: "counts as before", losses: []loss{dark}, budget: "dropped: 1000\n", want: analysis.Pass},

@@ -50,9 +50,9 @@ func watchStart() *cobra.Command {
 		Use:   "start HOST:PORT | --kubeconfig FILE",
 		Short: "Start to measure, and return when the change may be made",
 		Long: `Start to measure, and return when the change may be made: after the baseline and the proof of the detector, which take
-3.5 seconds as with "hitless probe". What cannot be measured (nobody answers, the rate needs too many ports, the folder
-cannot be written) is an error here, and nothing goes on in the background. So is a watch that runs in the same folder,
-and one that was killed there: "watch stop" makes a report of what that had recorded.
+3.5 seconds as with "hitless probe". What cannot be measured (the target does not answer, the rate needs too many
+ports, the folder cannot be written) is an error here, and nothing goes on in the background. So is a watch that runs in
+the same folder, and one that was killed there: "watch stop" makes a report of what that had recorded.
 
 With --kubeconfig it measures the external addresses of a cluster's Services, follows those that appear, change and
 disappear, and explains losses by what the API shows. An attempt is a new connection without a request (tcp-connect),

@@ -92,6 +92,22 @@ func until(t *testing.T, out, what string, is func(watch.State) bool) watch.Stat
 	}
 }
 
+// kill kills a running watch, and waits until its status says that it does not run.
+func kill(t *testing.T, s watch.State, out string) {
+	t.Helper()
+	if err := unix.Kill(s.Pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if _, err := watch.Status(out); err != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the status is running after a kill")
+		}
+	}
+}
+
 // stopped stops a watch, and compares its exit code with the verdict of its report. On a busy machine the verdict may be invalid.
 func stopped(t *testing.T, out string, want analysis.Verdict) (*analysis.Report, bool) {
 	t.Helper()
@@ -204,17 +220,7 @@ func TestKilledWatch(t *testing.T) {
 	out := t.TempDir()
 	started(t, address, out, "--record", "all") // a thinned record has the last seconds only at the end
 	s := until(t, out, "recorded", func(s watch.State) bool { return s.Attempts > 0 })
-	if err := unix.Kill(s.Pid, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := watch.Status(out); err != nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the status is running after a kill")
-		}
-	}
+	kill(t, s, out)
 	for _, verb := range []string{"start " + address, "status"} {
 		args := append(append([]string{"watch"}, strings.Fields(verb)...), "--out", out)
 		if code, text := call(t, args...); code != exitUsage || !strings.Contains(text, "the machine went down") || !strings.Contains(text, "watch stop") {

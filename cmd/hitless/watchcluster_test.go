@@ -65,17 +65,7 @@ func TestWatchOfAClusterIsResumed(t *testing.T) {
 	if code, text := call(t, "watch", "resume", "--out", out); code != exitUsage || !strings.Contains(text, "nothing to resume") {
 		t.Errorf("resumed while it runs: exit %d:\n%s", code, text)
 	}
-	if err := unix.Kill(s.Pid, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := watch.Status(out); err != nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the status is running after a kill")
-		}
-	}
+	kill(t, s, out)
 	if code, text := call(t, "watch", "start", "--kubeconfig", config, "--out", out); code != exitUsage || !strings.Contains(text, "watch resume --out "+out) {
 		t.Errorf("started after a kill: exit %d:\n%s", code, text)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What cannot be measured is one clear error, within a bounded time, and leaves no folder.
+// A watch that cannot measure ends with one error, within a bounded time, and leaves no folder.
 func TestWhatCannotBeWatched(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
@@ -38,7 +38,7 @@ func TestWhatCannotBeWatched(t *testing.T) {
 		"empty namespace":    {func(o *Options) { o.Namespace = "void" }, []string{"no Service in the namespace void"}},
 		"only cluster IPs":   {func(o *Options) { o.Selector = "!tier" }, []string{"none of the 1 Services has an external address", "--target nodePort"}},
 		"no node ports":      {func(o *Options) { o.NodePorts = true }, []string{"none of the 3 Services has a TCP node port"}},
-		"nobody answers":     {func(o *Options) { o.Selector = "tier=dead" }, []string{"none of the 1 addresses answers", "refused"}},
+		"no answer":          {func(o *Options) { o.Selector = "tier=dead" }, []string{"none of the 1 addresses answers", "refused"}},
 		"a proxy's name":     {func(o *Options) { o.Proxy = "kube-proxy" }, []string{"NAMESPACE/NAME"}},
 		"a place to listen":  {func(o *Options) { o.Listen = "9753" }, []string{"--listen", "HOST:PORT"}},
 		"a port in use":      {func(o *Options) { o.Listen = silent.Addr().String() }, []string{"address already in use", "--listen"}},

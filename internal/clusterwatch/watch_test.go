@@ -23,7 +23,7 @@ func TestLanesFollowTheServices(t *testing.T) {
 	r.goesOn(10)
 	s.service("late", nil, b)
 	r.recorded("lane " + laneName("late", b))
-	s.service("silent", nil, d) // nobody listens there
+	s.service("silent", nil, d) // no process listens there
 	r.goesOn(20)
 	s.service("late", nil, c)
 	r.recorded("lane " + laneName("late", c) + ":")
@@ -113,7 +113,7 @@ func TestAnotherServiceExplainsNothing(t *testing.T) {
 	}
 }
 
-// What is lost in the moment before a deletion is seen has that cause. Without the deletion it has none, and lasts on.
+// A loss just before the API shows the deletion of its Service has the deletion as its cause. Without the deletion it has no cause.
 func TestLossBeforeADeletionIsItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)

@@ -178,7 +178,7 @@ func TestAFolderOfTwoProgramsIsRefused(t *testing.T) {
 	if err != nil || said(read) != said(c) || read.Verdict != c.Verdict {
 		t.Errorf("it was read again as %s: %v", said(read), err)
 	}
-	if _, err := Again(t.Context(), dir, nil, Options{Against: "nobody"}); err == nil {
+	if _, err := Again(t.Context(), dir, nil, Options{Against: "unknown"}); err == nil {
 		t.Error("an unknown reference was accepted")
 	}
 }

@@ -294,7 +294,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Whatever the runs: a subject that is worse in each pair, or fails, or has an invalid run, is never green.
+// A comparison never passes while a subject is worse in each pair, fails, or has an invalid run.
 func TestNoWorseSubjectIsGreen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 7).Draw(t, "pairs")
