@@ -3,14 +3,12 @@
 package run_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,6 +24,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/probes/watch"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // watchPart is the time of each part of the watched hour. HITLESS_WATCH_PART=1m makes it shorter.
@@ -112,7 +111,7 @@ func (w *watchedLab) create(name string) {
 	_, err := w.client.AppsV1().Deployments(shop).Create(w.t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{TerminationGracePeriodSeconds: &grace,
-				Containers: []corev1.Container{{Name: "web", Image: "registry.k8s.io/e2e-test-images/agnhost:2.53", Args: []string{"netexec", "--http-port=8080", "--delay-shutdown=5"},
+				Containers: []corev1.Container{{Name: "web", Image: scenarios.Image, Args: []string{"netexec", "--http-port=8080", "--delay-shutdown=5"},
 					ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}}}}}}}}}, metav1.CreateOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -124,10 +123,20 @@ func (w *watchedLab) create(name string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.awaitAddress(name)
+}
+
+// awaitAddress waits until the load balancer has given the Service an address.
+func (w *watchedLab) awaitAddress(name string) (address string) {
+	w.t.Helper()
 	w.await(name+" has an address", func(ctx context.Context) (bool, error) {
 		s, err := w.client.CoreV1().Services(shop).Get(ctx, name, metav1.GetOptions{})
-		return err == nil && len(s.Status.LoadBalancer.Ingress) > 0, err
+		if err == nil && len(s.Status.LoadBalancer.Ingress) > 0 {
+			address = s.Status.LoadBalancer.Ingress[0].IP
+		}
+		return address != "", err
 	})
+	return address
 }
 
 func (w *watchedLab) await(what string, holds func(context.Context) (bool, error)) {
@@ -155,7 +164,7 @@ func (w *watchedLab) awaitPods(name string, n int32) {
 	})
 }
 
-func (w *watchedLab) patch(what string, err error) {
+func (w *watchedLab) must(what string, err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatalf("%s: %v", what, err)
@@ -165,13 +174,13 @@ func (w *watchedLab) patch(what string, err error) {
 func (w *watchedLab) rollout(name string, generation int) {
 	_, err := w.client.AppsV1().Deployments(shop).Patch(w.t.Context(), name, types.MergePatchType,
 		fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"generation":"%d"}}}}}`, generation), metav1.PatchOptions{})
-	w.patch("a rollout", err)
+	w.must("a rollout", err)
 	w.awaitPods(name, 2)
 }
 
 func (w *watchedLab) scale(name string, n int32) {
 	_, err := w.client.AppsV1().Deployments(shop).Patch(w.t.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n), metav1.PatchOptions{})
-	w.patch("scaling", err)
+	w.must("scaling", err)
 	w.awaitPods(name, n)
 }
 
@@ -179,7 +188,7 @@ func (w *watchedLab) scale(name string, n int32) {
 func (w *watchedLab) restartProxies() {
 	sets := w.client.AppsV1().DaemonSets("kube-system")
 	_, err := sets.Patch(w.t.Context(), "kube-proxy", types.MergePatchType, []byte(`{"spec":{"template":{"metadata":{"annotations":{"restarted":"1"}}}}}`), metav1.PatchOptions{})
-	w.patch("restarting the proxies", err)
+	w.must("restarting the proxies", err)
 	w.await("all proxies are new", func(ctx context.Context) (bool, error) {
 		d, err := sets.Get(ctx, "kube-proxy", metav1.GetOptions{})
 		return err == nil && d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedNumberScheduled == 3 && d.Status.NumberReady == 3, err
@@ -189,11 +198,10 @@ func (w *watchedLab) restartProxies() {
 // move takes the Service's address away and lets the load balancer give it the next one.
 func (w *watchedLab) move(name string) {
 	services := w.client.CoreV1().Services(shop)
-	before, err := services.Get(w.t.Context(), name, metav1.GetOptions{})
-	w.patch("reading the Service", err)
+	before := w.awaitAddress(name)
 	change := func(kind string) {
 		_, err := services.Patch(w.t.Context(), name, types.MergePatchType, []byte(kind), metav1.PatchOptions{})
-		w.patch("changing the Service", err)
+		w.must("changing the Service", err)
 	}
 	change(`{"spec":{"type":"ClusterIP"}}`)
 	w.await(name+" has no address", func(ctx context.Context) (bool, error) {
@@ -201,17 +209,11 @@ func (w *watchedLab) move(name string) {
 		return err == nil && len(s.Status.LoadBalancer.Ingress) == 0, err
 	})
 	change(`{"spec":{"type":"LoadBalancer"}}`)
-	w.await(name+" has another address", func(ctx context.Context) (bool, error) {
-		s, err := services.Get(ctx, name, metav1.GetOptions{})
-		return err == nil && len(s.Status.LoadBalancer.Ingress) > 0, err
-	})
-	after, err := services.Get(w.t.Context(), name, metav1.GetOptions{})
-	w.patch("reading the Service", err)
-	w.t.Logf("%s went from %s to %s", name, before.Status.LoadBalancer.Ingress[0].IP, after.Status.LoadBalancer.Ingress[0].IP)
+	w.t.Logf("%s went from %s to %s", name, before, w.awaitAddress(name))
 }
 
 func (w *watchedLab) remove(name string) {
-	w.patch("deleting the Service", w.client.CoreV1().Services(shop).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+	w.must("deleting the Service", w.client.CoreV1().Services(shop).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // empty leaves the Service without a pod for a moment: the injected loss.
@@ -220,46 +222,22 @@ func (w *watchedLab) empty(name string) {
 	w.scale(name, 2)
 }
 
-// processes are those of a program below this test's process.
-func processes(t *testing.T, name string) (pids []int) {
-	t.Helper()
-	parent := map[int]int{}
-	var found []int
-	dirs, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range dirs {
-		data, err := os.ReadFile(file) // pid (name) state ppid
-		head, rest, ok := bytes.Cut(data, []byte(") "))
-		if err != nil || !ok {
-			continue
-		}
-		pidText, comm, _ := strings.Cut(string(head), " (")
-		fields := strings.Fields(string(rest))
-		pid, _ := strconv.Atoi(pidText)
-		parent[pid], _ = strconv.Atoi(fields[1])
-		if comm == name[:min(len(name), 15)] {
-			found = append(found, pid)
-		}
-	}
-	for _, pid := range found {
-		for at := pid; at > 1; at = parent[at] {
-			if parent[at] == os.Getpid() {
-				pids = append(pids, pid)
-				break
-			}
-		}
-	}
-	if len(pids) == 0 {
-		t.Fatalf("no process %s below this one", name)
-	}
-	return pids
-}
-
+// signal sends a signal to the processes of a program of the lab.
 func (w *watchedLab) signal(program string, signal syscall.Signal) {
 	w.t.Helper()
-	for _, pid := range processes(w.t, program) {
+	found := false
+	for _, pid := range descendants(os.Getpid()) {
+		path, _, _ := strings.Cut(commandLine(pid), "\x00")
+		if filepath.Base(path) != program {
+			continue
+		}
+		found = true
 		if err := syscall.Kill(pid, signal); err != nil {
 			w.t.Errorf("%s: %v", program, err)
 		}
+	}
+	if !found {
+		w.t.Fatalf("no process %s below this one", program)
 	}
 }
 
@@ -275,10 +253,10 @@ func (w *watchedLab) outage() {
 // killWatch kills the watch, and lets it go on after 5 s.
 func (w *watchedLab) killWatch() {
 	data, err := os.ReadFile(filepath.Join(w.out, watch.StateFile))
-	w.patch("reading the state", err)
+	w.must("reading the state", err)
 	var state watch.State
-	w.patch("reading the state", json.Unmarshal(data, &state))
-	w.patch("killing the watch", syscall.Kill(state.Pid, syscall.SIGKILL))
+	w.must("reading the state", json.Unmarshal(data, &state))
+	w.must("killing the watch", syscall.Kill(state.Pid, syscall.SIGKILL))
 	w.sleep(5 * time.Second)
 	w.do("resume")
 }
