@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -114,4 +115,13 @@ func (e *lackError) Error() string {
 		text += "; the scenarios for this site are " + strings.Join(e.others, ", ")
 	}
 	return text
+}
+
+// Lacking are the capabilities that a scenario or a setting needs and the site does not offer; none for other errors.
+func Lacking(err error) []Capability {
+	var lack *lackError
+	if !errors.As(err, &lack) {
+		return nil
+	}
+	return slices.Clone(lack.lacking)
 }

@@ -55,7 +55,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"doctor --repair", 2, "--cache"},
 		{"schema", 0, "hitless report, version 1"},
 		{"schema compare", 0, "hitless comparison, version 2"},
-		{"schema junit", 2, "compare, report"},
+		{"schema junit", 2, "compare, conformance, report"},
 		{"run rollout --kernel host --clock virtual", 2, "real clock only"},
 		{"guest init", 2, "only hitless calls it"},
 		{"build kube-proxy", 2, "NAME@VERSION"},

@@ -10,14 +10,15 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/reports/compare"
+	"github.com/hitless/hitless/suites/conformance"
 )
 
 func schemaCommand() *cobra.Command {
-	schemas := map[string][]byte{"report": analysis.Schema, "compare": compare.Schema}
+	schemas := map[string][]byte{"report": analysis.Schema, "compare": compare.Schema, "conformance": conformance.Schema}
 	names := slices.Sorted(maps.Keys(schemas))
 	return &cobra.Command{
-		Use: "schema [report|compare]", Short: "Print the JSON Schema of report.json, or of compare.json", Args: cobra.MaximumNArgs(1),
-		Long: `Print the JSON Schema (2020-12) of report.json, or of compare.json. Times are seconds from the start of the run; other
+		Use: "schema [report|compare|conformance]", Short: "Print the JSON Schema of report.json, compare.json or conformance.yaml", Args: cobra.MaximumNArgs(1),
+		Long: `Print the JSON Schema (2020-12) of report.json, compare.json or conformance.yaml. Times are seconds from the start of the run; other
 units stand in the fields' names or in their descriptions. A field is never taken away or given another meaning without
 another schemaVersion.`,
 		ValidArgs: names,

@@ -99,6 +99,21 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return result, writeOpenMetrics(result.Dir)
 }
 
+// Check checks options without a run. Every error is a UsageError; scenarios.Lacking tells what the site lacks.
+func Check(ctx context.Context, o Options) error {
+	_, err := o.resolve(ctx)
+	return err
+}
+
+// Touches reports whether a run changes objects of a live cluster that are not its own.
+func Touches(o Options) bool {
+	if o.Site() == InLab {
+		return false
+	}
+	s, _, err := scenarios.Select(o.Scenario, site.LiveOffers, o.Set)
+	return err == nil && s.Touches != nil
+}
+
 // resolve checks the options and returns the site of the run. Every error is a UsageError.
 func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 	if err := o.fillDefaults(); err != nil {

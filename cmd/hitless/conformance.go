@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hitless/hitless/internal/flags"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/suites/conformance"
+)
+
+func conformanceCommand() *cobra.Command {
+	var c conformance.Config
+	var shard string
+	cmd := &cobra.Command{
+		Use:   "conformance",
+		Short: "Examine what a Service proxy promises, spec by spec",
+		Long: `Examine what a Service proxy promises, spec by spec, and write a report.
+
+Each spec judges the record of a run, by default in a lab with the replay control plane. Specs with the same run share it. A disruption may
+lose what its parameters make unavoidable, and nothing else. With --kubeconfig the specs that need only the API run on a live cluster;
+the others are skipped, with the reason. Results go to --out: conformance.yaml, conformance.html, junit.xml, ginkgo.json, and a
+folder in runs for each run.
+
+Exit codes: 0 every spec that ran passed, 1 a spec failed, 2 wrong usage or environment, or every spec was skipped, 3 a spec is invalid or
+was not run, 130 interrupted.`,
+		Example: `  hitless conformance --subject kube-proxy@v1.37.1/nftables
+  hitless conformance --label-filter 'core && rollout' --dry-run
+  hitless conformance --subject exec:proxy.yaml --shard 1/3 --out out/shard-1
+  hitless conformance --kubeconfig ~/.kube/staging --focus rollout`,
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	sites := conformanceSites(f, &c.Options)
+	f.StringVar(&c.Selection.Labels, "label-filter", "", "a label `FILTER` of Ginkgo, such as 'core && !udp'; --dry-run shows the labels")
+	f.StringArrayVar(&c.Selection.Focus, "focus", nil, "only specs whose text matches this regular `EXPRESSION`; again for more")
+	f.StringArrayVar(&c.Selection.Skip, "skip", nil, "no specs whose text matches this regular `EXPRESSION`; again for more")
+	seedFlag(f, &c.Options, "seed of all runs; the same seed repeats the same histories")
+	f.StringVar(&shard, "shard", "", "only part `I/N` of the selected specs, such as 1/3; hitless report conformance joins them")
+	f.StringVar(&c.Out, "out", conformance.DefaultOut, "folder for the results")
+	f.BoolVar(&c.DryRun, "dry-run", false, "list the selected specs, their labels and their runs, and stop")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := sites.chooseSite(f, c.Options); err != nil {
+			return err
+		}
+		if c.Selection.Shard, err = conformance.ParseShard(shard); err != nil {
+			return err
+		}
+		c.Command = repeatingConformance(f)
+		if c.DryRun {
+			return planConformance(cmd, c)
+		}
+		return examine(cmd, c)
+	}
+	return cmd
+}
+
+// conformanceSites adds the flags of the sites.
+func conformanceSites(f *pflag.FlagSet, o *run.Options) siteFlags {
+	lab, cluster := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	subjectFlag(lab, o)
+	lab.StringVar(&o.ControlPlane, "controlplane", "replay", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
+	flags.Words(lab, "controlplane", "kube", "replay")
+	o.Live = &site.LiveOptions{Fleet: &site.FleetOptions{}}
+	cluster.StringVar(&o.Live.Context, "context", "", "context of the kubeconfig (default its current one)")
+	cluster.StringVar(&o.Live.Target, "target", "loadbalancer", "where the lanes go on a live cluster: loadbalancer, or nodeport (a node's address)")
+	flags.Words(cluster, "target", "loadbalancer", "nodeport")
+	cluster.DurationVar(&o.Live.Patience, "address-within", 3*time.Minute, "how long a live cluster may take to give the Service its address")
+	f.AddFlagSet(lab)
+	f.AddFlagSet(cluster)
+	f.StringVar(&o.Live.Kubeconfig, "kubeconfig", "", "examine the proxy of the cluster of this kubeconfig, a `FILE`, instead of one in a lab: docs/clusters.md")
+	return siteFlags{run.InLab: lab, run.InCluster: cluster}
+}
+
+// repeatingConformance is the call without its selection and folders. A file has its name without the path.
+func repeatingConformance(f *pflag.FlagSet) string {
+	words := []string{"hitless conformance"}
+	for _, name := range []string{"subject", "controlplane", "target", "seed"} {
+		if flag := f.Lookup(name); flag.Changed {
+			value := flag.Value.String()
+			if file, is := strings.CutPrefix(value, "exec:"); is {
+				value = "exec:" + filepath.Base(file)
+			}
+			words = append(words, "--"+name, value)
+		}
+	}
+	if f.Lookup("kubeconfig").Changed {
+		words = append(words, "--kubeconfig FILE")
+	}
+	return strings.Join(words, " ")
+}
+
+// planConformance lists the selected specs.
+func planConformance(cmd *cobra.Command, c conformance.Config) error {
+	planned, whole, err := c.Plan(cmd.Context())
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "SPEC\tRUN\tLABELS\tPROMISE")
+	runs, skipped := map[*conformance.Run]bool{}, 0
+	for _, p := range planned {
+		promise := p.Promise + " [" + p.Source + "]"
+		if p.Skip != "" {
+			promise, skipped = "skipped: "+p.Skip, skipped+1
+		} else {
+			runs[p.Run] = true
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Name, p.Run.Name, strings.Join(p.Labels(), " "), promise)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "\n%d specs, %d of them skipped, in %d runs; %d specs are selected in all shards\n", len(planned), skipped, len(runs), whole)
+	return nil
+}
+
+// examine runs the suite and turns its report into an exit code.
+func examine(cmd *cobra.Command, c conformance.Config) error {
+	c.Progress = newScreen(cmd.ErrOrStderr()).report
+	suite, err := conformance.Register(cmd.Context(), c)
+	if err != nil {
+		return err
+	}
+	report, err := suite.Run(c.Options.Seed)
+	if report != nil {
+		printConformance(cmd.OutOrStdout(), report, c.Out)
+	}
+	if ctx := cmd.Context(); ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var dead *conformance.DeadError
+	switch {
+	case errors.As(err, &dead):
+		return exitError{exitInvalid, err}
+	case err != nil:
+		return err
+	case report.ExitCode() != exitPass:
+		return exitError{code: report.ExitCode()}
+	}
+	return nil
+}
+
+func printConformance(out io.Writer, r *conformance.Report, dir string) {
+	fmt.Fprintln(out, r.Summary())
+	for _, p := range r.Profiles {
+		fmt.Fprintf(out, "profile %-8s  %s\n", p.Name, p.Result)
+	}
+	fmt.Fprintf(out, "report            %s\n", filepath.Join(dir, conformance.PageFile))
+}

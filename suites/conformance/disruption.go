@@ -1,0 +1,171 @@
+package conformance
+
+import (
+	"maps"
+	"sync"
+)
+
+// The lanes of disruptions: new connections, open ones, connections that are used again, and datagrams.
+const (
+	newLane    = "tcp-new"
+	longLane   = "tcp-long"
+	reusedLane = "http-reuse"
+	freshLane  = "udp-fresh"
+	stickyLane = "udp-sticky"
+)
+
+// The sources of promises that several disruptions share.
+const (
+	endpointsDoc = "EndpointConditions of discovery.k8s.io/v1: consumers route to ready endpoints"
+	kep1669      = "KEP-1669: proxy terminating endpoints"
+	kep3836      = "KEP-3836: improve kube-proxy ingress connectivity reliability"
+)
+
+// disruption is a scenario and what it promises. Each word of lanes gives a spec: the lanes of one word are judged together.
+type disruption struct {
+	run      Run
+	level    Level
+	promise  string // of new connections
+	source   string
+	features []string
+	lanes    []string // words of laneWords, besides new
+	fixed    bool     // the scenario itself chooses the lanes
+}
+
+// laneWords are the groups of lanes that disruptions name, with the promise about them.
+var laneWords = map[string]struct {
+	lanes    []string
+	promise  string
+	features []string
+}{
+	"new":       {[]string{newLane}, "", nil},
+	"open":      {[]string{longLane}, "open connections survive", []string{"open-connections"}},
+	"reused":    {[]string{reusedLane}, "connections that clients use again survive", []string{"open-connections"}},
+	"datagrams": {[]string{freshLane, stickyLane}, "datagrams are answered, of new and of old flows", []string{"udp"}},
+	"fresh":     {[]string{freshLane}, "datagrams of new flows are answered", []string{"udp"}},
+}
+
+// brief are settings of all runs: 10 s of traffic before and after the scenario.
+var brief = map[string]string{"baseline": "10s", "settle": "10s"}
+
+// disruptions are the specs of disruptions. A run has the lanes of all of its specs. Its budget is the loss that its parameters make
+// unavoidable, and no other.
+var disruptions = sync.OnceValue(func() (all []Spec) {
+	for _, d := range disruptionRuns() {
+		all = append(all, d.specs()...)
+	}
+	return all
+})
+
+func (d disruption) specs() (all []Spec) {
+	run := d.run
+	run.Set = maps.Clone(brief)
+	maps.Copy(run.Set, d.run.Set)
+	if run.Rate == 0 {
+		run.Rate = 50
+	}
+	words := append([]string{"new"}, d.lanes...)
+	lanes := ""
+	for i, word := range words {
+		group := laneWords[word]
+		promise, level := d.promise, d.level
+		if i > 0 {
+			promise = group.promise + " where " + d.run.about()
+			if word != "open" {
+				level = Extended
+			}
+		}
+		for _, lane := range group.lanes {
+			lanes += "," + lane
+		}
+		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise, Source: d.source, Level: level, Kind: Disruption, Family: IPv4,
+			Features: append(append([]string{}, d.features...), group.features...), Run: &run, lanes: group.lanes})
+	}
+	if len(d.lanes) > 0 && !d.fixed {
+		run.Set["lanes"] = lanes[1:]
+	}
+	return all
+}
+
+// about names the disturbance of a run.
+func (r Run) about() string { return "the scenario " + r.Scenario + " runs" }
+
+// set makes a map of keys and values in turn.
+func set(pairs ...string) map[string]string {
+	m := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	return m
+}
+
+func disruptionRuns() []disruption {
+	const restartSource = "kubernetes#75360, #73154: the first sync of a new process must not empty the tables"
+	const apiSource = "EndpointSlice watch semantics: tables stay while the API server is away; 410 Gone means list again"
+	const policySource = "ServiceSpec: these fields may change while the Service is in use"
+	withOpen := []string{"open", "reused", "datagrams"}
+	return []disruption{
+		{Run{Name: "quiet", Scenario: "quiet", Set: set("quietFor", "20s", "trafficPolicy", "Cluster", "replicas", "3")}, Core,
+			"nothing is lost while nothing changes", endpointsDoc, []string{"undisturbed", "load-balancer"}, withOpen, false},
+		{Run{Name: "rollout-local", Scenario: "rollout", Set: set("rollouts", "1", "shutdownDelay", "20s", "gracePeriod", "30s")}, Core,
+			"a rolling update behind externalTrafficPolicy: Local loses no new connection", kep1669, []string{"rollout", "external-policy-local", "terminating-endpoints"}, []string{"fresh"}, false},
+		{Run{Name: "rollout-cluster", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s")}, Core,
+			"a rolling update behind externalTrafficPolicy: Cluster loses no new connection", endpointsDoc, []string{"rollout", "load-balancer"}, []string{"fresh"}, false},
+		{Run{Name: "rollout-node-port", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s", "target", "nodePort")}, Core,
+			"a rolling update loses no new connection at a node port", endpointsDoc, []string{"rollout", "node-port"}, []string{"fresh"}, false},
+		{Run{Name: "rollout-cluster-ip", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s", "target", "clusterIP", "client", "pod")}, Core,
+			"a rolling update loses no new connection of a pod to a cluster IP", endpointsDoc, []string{"rollout", "cluster-ip"}, []string{"fresh"}, false},
+		{Run{Name: "rollout-external-ip", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s", "target", "externalIP")}, Extended,
+			"a rolling update loses no new connection at an external IP", endpointsDoc, []string{"rollout", "external-ip"}, nil, false},
+		{Run{Name: "restart-term", Scenario: "restart", Set: set("trafficPolicy", "Cluster")}, Core,
+			"a proxy that ends by SIGTERM and starts again loses no new connection", restartSource, []string{"restart"}, withOpen, false},
+		{Run{Name: "restart-kill", Scenario: "restart", Set: set("signal", "KILL", "which", "all", "trafficPolicy", "Cluster")}, Core,
+			"proxies that are killed at once and start again lose no new connection", restartSource, []string{"restart"}, []string{"open", "datagrams"}, false},
+		{Run{Name: "restart-stop", Scenario: "restart", Set: set("signal", "STOP", "which", "all", "downtime", "10s", "trafficPolicy", "Cluster")}, Extended,
+			"proxies that stand still for 10 s lose no new connection", restartSource, []string{"restart"}, []string{"open"}, false},
+		{Run{Name: "restart-change", Scenario: "restart", Set: set("change", "on", "shutdownDelay", "15s", "trafficPolicy", "Cluster")}, Core,
+			"a change of endpoints while the proxy restarts loses no new connection", restartSource, []string{"restart", "removed-flows"}, []string{"fresh"}, false},
+		{Run{Name: "restart-ready", Scenario: "restart", Set: set("change", "ready", "trafficPolicy", "Cluster")}, Extended,
+			"a pod that becomes ready while the proxy restarts is used again", "kubernetes#92019", []string{"restart", "endpoints"}, nil, false},
+		{Run{Name: "upgrade-itself", Scenario: "upgrade", Set: set("to", "itself", "trafficPolicy", "Cluster")}, Core,
+			"the replacement of the proxy by itself, node by node, loses no new connection", restartSource, []string{"upgrade"}, []string{"open", "reused", "datagrams"}, false},
+		{Run{Name: "upgrade-back-rollout", Scenario: "upgrade", Set: set("to", "itself", "roll", "on", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s")}, Extended,
+			"a rolling update after the replacement of the proxy loses no new connection", restartSource, []string{"upgrade", "rollout"}, nil, false},
+		{Run{Name: "flap", Scenario: "flap", Set: set("flaps", "2", "watch", "70s", "openConnections", "8"), Rate: 10}, Core,
+			"pods that become unready and ready again lose no new connection", "kubernetes#71515", []string{"flap", "endpoints"}, []string{"open"}, true},
+		{Run{Name: "drain", Scenario: "drain", Set: set("off", "20s")}, Core,
+			"the drain of a node loses no new connection", endpointsDoc, []string{"drain", "terminating-endpoints"}, []string{"fresh"}, false},
+		{Run{Name: "drain-local", Scenario: "drain", Set: set("off", "20s", "trafficPolicy", "Local")}, Core,
+			"the drain of a node behind externalTrafficPolicy: Local loses no new connection", kep1669, []string{"drain", "external-policy-local", "terminating-endpoints"}, nil, false},
+		{Run{Name: "drain-scaledown", Scenario: "drain", Set: set("what", "scaledown", "off", "25s")}, Extended,
+			"a node that the autoscaler removes leaves the load balancer before it is gone", kep3836, []string{"drain", "proxy-terminating-nodes"}, nil, false},
+		{Run{Name: "drain-reboot", Scenario: "drain", Set: set("what", "reboot", "off", "40s"), Nightly: true}, Extended,
+			"a node that reboots serves again when its proxy is healthy, and not before", kep3836, []string{"drain", "restart"}, nil, false},
+		{Run{Name: "scale-zero", Scenario: "scale", Set: set("away", "10s")}, Core,
+			"a Service that was scaled to zero serves as soon as a pod is ready", endpointsDoc, []string{"scale", "endpoints"}, []string{"datagrams"}, false},
+		{Run{Name: "policy-external", Scenario: "policy", Set: set("changes", "externalTrafficPolicy", "between", "3s")}, Core,
+			"a change of externalTrafficPolicy and back loses no new connection", policySource, []string{"policy-change", "external-policy-local"}, []string{"open"}, false},
+		{Run{Name: "policy-internal", Scenario: "policy", Set: set("changes", "internalTrafficPolicy", "between", "3s", "target", "clusterIP", "client", "pod")}, Core,
+			"a change of internalTrafficPolicy and back loses no new connection", policySource, []string{"policy-change", "internal-policy-local"}, []string{"open"}, false},
+		{Run{Name: "policy-affinity", Scenario: "policy", Set: set("changes", "sessionAffinity", "between", "3s")}, Core,
+			"a change of sessionAffinity and back loses no new connection", policySource, []string{"policy-change", "affinity"}, []string{"open"}, false},
+		{Run{Name: "policy-ranges", Scenario: "policy", Set: set("changes", "loadBalancerSourceRanges", "between", "3s")}, Extended,
+			"a change of loadBalancerSourceRanges that admits every client loses no new connection", policySource, []string{"policy-change", "source-ranges"}, []string{"open"}, false},
+		{Run{Name: "policy-ports", Scenario: "policy", Set: set("changes", "ports", "between", "3s")}, Core,
+			"another port that comes and goes loses no new connection", policySource, []string{"policy-change", "ports"}, []string{"open"}, false},
+		{Run{Name: "policy-type", Scenario: "policy", Set: set("changes", "type", "between", "3s", "target", "nodePort")}, Extended,
+			"a change of the type and back loses no new connection at the node port", policySource, []string{"policy-change", "node-port"}, nil, false},
+		{Run{Name: "recreate", Scenario: "recreate", Set: set("away", "5s")}, Extended,
+			"a Service that is created again with the same addresses serves 1 s later", "hitless docs/scenarios.md#recreate: a late deletion must not remove the rules of the new Service", []string{"recreate", "removed-flows"}, nil, false},
+		{Run{Name: "api-away", Scenario: "api", Set: set("away", "40s", "relists", "0", "trafficPolicy", "Cluster", "shutdownDelay", "5s", "gracePeriod", "10s"), Rate: 20}, Core,
+			"proxies without an API server keep serving, and follow the next change", apiSource, []string{"api-outage", "rollout"}, nil, false},
+		{Run{Name: "api-relist", Scenario: "api", Set: set("away", "0s", "relists", "2", "trafficPolicy", "Cluster", "shutdownDelay", "5s", "gracePeriod", "10s")}, Core,
+			"proxies whose watches expire follow the next change", apiSource, []string{"api-outage", "rollout"}, nil, false},
+		{Run{Name: "api-delay", Scenario: "api", Set: set("away", "0s", "relists", "0", "delay", "10s", "trafficPolicy", "Cluster", "shutdownDelay", "15s", "gracePeriod", "25s")}, Extended,
+			"a proxy that learns of changes late loses no new connection while the old pods serve", apiSource, []string{"api-outage", "terminating-endpoints"}, nil, false},
+		{Run{Name: "interference-flush", Scenario: "interference", Set: set("lasts", "20s", "trafficPolicy", "Cluster"), Nightly: true}, Extended,
+			"a proxy whose rules another program flushed writes them again within 1 s", "hitless docs/scenarios.md, excuse of a flush", []string{"interference"}, nil, false},
+		{Run{Name: "interference-stale-allow", Scenario: "interference", Set: set("what", "stale-allow"), Nightly: true}, Extended,
+			"a proxy leaves the rules of other programs alone", "hitless docs/scenarios.md, excuse of a foreign drop rule", []string{"interference"}, nil, false},
+	}
+}

@@ -1,0 +1,255 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/input"
+	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
+)
+
+// runsDir has a folder for each run, in the folder of the results.
+const runsDir = "runs"
+
+// Evidence is what the record of a run says about the subject and about itself.
+type Evidence struct {
+	Run           string         `json:"run"` // name
+	Folder        string         `json:"folder,omitempty"`
+	HistorySha256 string         `json:"historySha256,omitempty"`
+	Command       string         `json:"command,omitempty"` // repeats the run
+	Subject       record.Subject `json:"subject"`
+	Kernel        record.Kernel  `json:"kernel"`
+	Clock         string         `json:"clock,omitempty"`
+	ControlPlane  string         `json:"controlPlane,omitempty"`
+	Program       string         `json:"program,omitempty"` // digest of hitless
+	// Failed says why the run gave no record that can be judged; empty if it did.
+	Failed string `json:"failed,omitempty"`
+	// Dead says that the subject was not ready when the run ended early: no other run can be better.
+	Dead bool `json:"dead,omitempty"`
+}
+
+// collector makes the evidence of runs, each once, also where several processes of Ginkgo need the same.
+type collector struct {
+	config Config
+	ctx    context.Context // ends all runs
+	limit  chan struct{}   // a token for each run that may go on
+
+	mu   sync.Mutex
+	runs map[*Run]*pending
+}
+
+// pending is a run that was started.
+type pending struct {
+	done     chan struct{}
+	evidence *Evidence
+	err      error
+}
+
+func newCollector(ctx context.Context, c Config) *collector {
+	return &collector{config: c, ctx: ctx, limit: make(chan struct{}, max(1, runtime.NumCPU())), runs: map[*Run]*pending{}}
+}
+
+// start starts a run in the background, unless it was started.
+func (c *collector) start(r *Run) *pending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.runs[r]
+	if p != nil {
+		return p
+	}
+	p = &pending{done: make(chan struct{})}
+	c.runs[r] = p
+	go func() {
+		defer close(p.done)
+		select {
+		case c.limit <- struct{}{}:
+			defer func() { <-c.limit }()
+			p.evidence, p.err = c.collect(r)
+		case <-c.ctx.Done():
+			p.err = context.Cause(c.ctx)
+		}
+	}()
+	return p
+}
+
+// of returns the evidence of a run, and starts it if necessary. The error is that of a context, or of the environment.
+func (c *collector) of(ctx context.Context, r *Run) (*Evidence, error) {
+	p := c.start(r)
+	select {
+	case <-p.done:
+		return p.evidence, p.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// collect runs, or reads what another process has collected since this suite began.
+func (c *collector) collect(r *Run) (*Evidence, error) {
+	file := filepath.Join(c.config.Out, runsDir, r.Name+".json")
+	lock, err := cache.Acquire(c.ctx, file+".lock", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	if e, err := readEvidence(file, c.config.session); e != nil || err != nil {
+		return e, err
+	}
+	e, err := c.run(r)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(collected{c.config.session, e})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the evidence of %s: %w", r.Name, err)
+	}
+	return e, cache.WriteFile(file, append(data, '\n'))
+}
+
+// collected is a file with evidence. Session is the suite's: the files of earlier ones do not count.
+type collected struct {
+	Session  string    `json:"session"`
+	Evidence *Evidence `json:"evidence"`
+}
+
+// readEvidence reads what another process of this session has collected; nil if there is nothing.
+func readEvidence(file, session string) (*Evidence, error) {
+	data, err := input.Read(context.Background(), file, input.TextBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the evidence of a run: %w", err)
+	}
+	var c collected
+	if err := json.Unmarshal(data, &c); err != nil || c.Session != session {
+		return nil, nil // of an earlier suite
+	}
+	return c.Evidence, nil
+}
+
+// run runs, and reports an early end in the evidence.
+func (c *collector) run(r *Run) (*Evidence, error) {
+	o := c.config.options(r)
+	ready := false
+	o.Progress = func(e progress.Event) {
+		ready = ready || e.Kind == progress.Measurement && e.Attempts > 0
+		c.config.report(r.Name, e)
+	}
+	result, err := c.config.Execute(c.ctx, o)
+	e := &Evidence{Run: r.Name, Folder: filepath.Join(runsDir, r.Name)}
+	if result != nil {
+		e.HistorySha256 = result.HistorySha256
+		e.describe(result.Dir)
+	}
+	var invalid *run.InvalidError
+	switch {
+	case c.ctx.Err() != nil:
+		return nil, context.Cause(c.ctx)
+	case errors.As(err, &invalid):
+		e.Failed, e.Dead = invalid.Error(), !ready
+		return e, nil
+	case err != nil:
+		return nil, err
+	}
+	return e, nil
+}
+
+// describe adds what the head of the record says.
+func (e *Evidence) describe(dir string) {
+	h, err := record.OpenUnsealed(dir)
+	if err != nil {
+		return // the run has reported why
+	}
+	e.Subject, e.Kernel, e.Clock, e.ControlPlane, e.Program, e.Command = h.Run.Subject, h.Run.Kernel, h.Run.Clock, h.Run.ControlPlane, h.Run.ProgramSha256, h.Run.Command
+}
+
+// outcome is the judgement of a spec.
+type outcome struct {
+	State   State    `json:"state"`
+	Reasons []string `json:"reasons,omitempty"`
+}
+
+// judge judges a spec by the evidence of its run. An error means that the record cannot be read.
+func (s Spec) judge(e *Evidence, dir string) (outcome, error) {
+	if e.Failed != "" {
+		return outcome{Invalid, []string{e.Failed}}, nil
+	}
+	h, err := record.OpenHistory(filepath.Join(dir, e.Folder))
+	if err != nil {
+		return outcome{}, err
+	}
+	return s.judgeLanes(h)
+}
+
+// judgeLanes judges the lanes of a disruption by the verdict of the run. Losses of its other lanes are those of other specs.
+func (s Spec) judgeLanes(h *record.History) (outcome, error) {
+	r, err := analysis.Build(h)
+	if err != nil {
+		return outcome{}, err
+	}
+	budget := h.Run.Budget
+	attempts := 0
+	for _, lane := range r.Lanes {
+		if s.judges(lane.Protocol) {
+			attempts += lane.Attempts
+		} else if lane.Dropped+lane.Delayed > 0 {
+			budget.Rules = append(budget.Rules, accepting(lane.Name))
+		}
+	}
+	if attempts == 0 && r.Verdict != analysis.Invalid {
+		return outcome{Invalid, []string{"the run made no attempt on the lanes " + sentence(s.lanes)}}, nil
+	}
+	if len(budget.Rules) > 0 {
+		if r, err = analysis.Judge(h, &budget); err != nil {
+			return outcome{}, err
+		}
+	}
+	return outcome{stateOf(r.Verdict), r.Reasons}, nil
+}
+
+func (s Spec) judges(protocol string) bool {
+	for _, lane := range s.lanes {
+		if lane == protocol {
+			return true
+		}
+	}
+	return false
+}
+
+// accepting is a rule that accepts all losses of a lane.
+func accepting(lane string) record.BudgetRule {
+	all := 1 << 30
+	return record.BudgetRule{Selector: record.Selector{Lane: lane}, Limits: record.Limits{Dropped: &all, Delayed: &all}}
+}
+
+func stateOf(v analysis.Verdict) State {
+	switch v {
+	case analysis.Pass:
+		return Passed
+	case analysis.Fail:
+		return Failed
+	case analysis.Skipped:
+		return Skipped
+	}
+	return Invalid
+}
+
+// text is the sentence of a red spec.
+func (o outcome) text(s Spec, e *Evidence) string {
+	text := string(o.State) + ": " + strings.Join(o.Reasons, "; ")
+	if e.Command != "" {
+		text += "\nrepeat it: " + e.Command
+	}
+	return text
+}

@@ -1,0 +1,75 @@
+package conformance
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
+	"github.com/hitless/hitless/reports"
+)
+
+// pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts; RUN:early for a run that ends
+// early; RUN:dead for one that ends before its first attempt, RUN:refused for an environment that cannot run, and RUN:slow for a run
+// that lasts until it is interrupted.
+func pretend(t testing.TB, faults []string) func(context.Context, run.Options) (*run.Result, error) {
+	return func(ctx context.Context, o run.Options) (*run.Result, error) {
+		name := filepath.Base(o.Out)
+		has := func(word string) bool { return slices.Contains(faults, name+":"+word) }
+		switch {
+		case has("refused"):
+			return nil, run.UsageError{Reason: os.ErrPermission}
+		case has("dead"):
+			return nil, &run.InvalidError{Reason: "bundled on node-1 did not become ready within 1m30s"}
+		case has("slow"):
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		o.Progress(progress.Event{Kind: progress.Measurement, Counts: progress.Counts{Attempts: 1}})
+		if has("early") {
+			return nil, &run.InvalidError{Reason: "the guest ended before its history was complete"}
+		}
+		return pretendRecord(t, o, has)
+	}
+}
+
+func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*run.Result, error) {
+	protocols := []string{newLane}
+	if o.Set["lanes"] != "" {
+		protocols = strings.Split(o.Set["lanes"], ",")
+	} else if o.Scenario == "flap" {
+		protocols = append(protocols, longLane)
+	}
+	made := recordtest.Rollout{Seed: uint64(o.Seed), Fallback: true, Rollouts: 1}
+	lab := made.Lab()
+	lab.Run.Scenario, lab.Run.Command = o.Scenario, "hitless run "+o.Scenario
+	for i, protocol := range protocols {
+		if fails(protocol) {
+			from := recordtest.ScenarioAt + 4*time.Second
+			lab.Faults = append(lab.Faults, recordtest.Fault{Lane: uint16(10 + i), From: from, To: from + time.Second, Class: record.ConnectTimeout})
+		}
+	}
+	lab.Probe(recordtest.Lane{ID: 1, Name: "canary", Target: recordtest.CanaryAddress, Rate: 100, From: recordtest.BaselineAt, To: recordtest.ScenarioAt, Control: true})
+	for i, protocol := range protocols {
+		lab.Probe(recordtest.Lane{ID: uint16(10 + i), Name: protocol, Target: recordtest.WebAddress, Rate: 20, From: recordtest.BaselineAt + 3*time.Millisecond, To: made.EndAt(), Protocol: protocol})
+	}
+	written := lab.Write(t)
+	if err := os.MkdirAll(o.Out, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.CopyFS(filepath.Join(o.Out, record.HistoryDir), os.DirFS(written.Dir())); err != nil {
+		return nil, err
+	}
+	report, origin, err := reports.Seal(o.Out, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &run.Result{Dir: o.Out, Report: report, HistorySha256: origin.HistorySha256, Command: origin.Command}, nil
+}

@@ -1,0 +1,172 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// description and container are the texts of the suite and of the container of its specs in Ginkgo; a focus matches them too.
+const (
+	description = "conformance"
+	container   = "a Service proxy"
+)
+
+// Selection chooses specs. The zero value chooses all.
+type Selection struct {
+	Labels string   // a label filter of Ginkgo; empty for all
+	Focus  []string // regular expressions; a spec needs one of them in its text
+	Skip   []string // likewise, and no spec has one of them
+	Shard  Shard
+}
+
+// Shard is one of several parts of a selection. Specs with the same run are in the same shard. The zero value is the whole.
+type Shard struct{ Part, Of int }
+
+// ParseShard reads i/n, with 1 ≤ i ≤ n ≤ 100; empty for the whole.
+func ParseShard(text string) (Shard, error) {
+	if text == "" {
+		return Shard{}, nil
+	}
+	part, of, found := strings.Cut(text, "/")
+	i, err1 := strconv.Atoi(part)
+	n, err2 := strconv.Atoi(of)
+	if !found || err1 != nil || err2 != nil || i < 1 || i > n || n > 100 {
+		return Shard{}, fmt.Errorf("--shard %q: give I/N with 1 ≤ I ≤ N ≤ 100, such as 1/3", text)
+	}
+	return Shard{i, n}, nil
+}
+
+// String is the form that ParseShard reads.
+func (s Shard) String() string {
+	if s.Of == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", s.Part, s.Of)
+}
+
+// of returns the specs of the shard. The runs of all specs take turns, so that label filters do not move a run to another shard.
+func (s Shard) of(all []Spec) (part []Spec) {
+	if s.Of <= 1 {
+		return all
+	}
+	order := runs(all)
+	for _, spec := range all {
+		if slices.Index(order, spec.Run)%s.Of == s.Part-1 {
+			part = append(part, spec)
+		}
+	}
+	return part
+}
+
+// filter returns the function that tells whether the labels and texts of a spec are selected.
+func (s Selection) filter() (func(Spec) bool, error) {
+	labels, err := s.labelFilter()
+	if err != nil {
+		return nil, err
+	}
+	focus, err := patterns("--focus", s.Focus)
+	if err != nil {
+		return nil, err
+	}
+	skip, err := patterns("--skip", s.Skip)
+	if err != nil {
+		return nil, err
+	}
+	return func(spec Spec) bool {
+		text := description + " " + container + " " + spec.Text()
+		matches := func(p *regexp.Regexp) bool { return p.MatchString(text) }
+		return labels(spec.Labels()) && (len(focus) == 0 || slices.ContainsFunc(focus, matches)) && !slices.ContainsFunc(skip, matches)
+	}, nil
+}
+
+func patterns(flag string, texts []string) (all []*regexp.Regexp, err error) {
+	for _, text := range texts {
+		p, err := regexp.Compile(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s %q: %w", flag, text, err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// labelFilter parses the label filter, and refuses labels that no spec has.
+func (s Selection) labelFilter() (types.LabelFilter, error) {
+	filter, err := types.ParseLabelFilter(s.Labels)
+	if err != nil {
+		return nil, fmt.Errorf("--label-filter %q: %s", s.Labels, firstSentence(err))
+	}
+	known := labels()
+	for _, word := range filterWords(s.Labels) {
+		if pattern, is := strings.CutPrefix(word, "/"); is {
+			p, err := regexp.Compile(pattern)
+			if err == nil && slices.ContainsFunc(known, p.MatchString) {
+				continue
+			}
+		} else if slices.ContainsFunc(known, func(l string) bool { return strings.EqualFold(l, word) }) {
+			continue
+		}
+		return nil, fmt.Errorf("--label-filter %q: no spec has the label %q; the labels are %s", s.Labels, strings.TrimPrefix(word, "/"), sentence(known))
+	}
+	return filter, nil
+}
+
+// firstSentence is the message of an error of Ginkgo without its colours and advice.
+func firstSentence(err error) string {
+	var e types.GinkgoError
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return err.Error()
+}
+
+// filterWords are the labels in a label filter, and its regular expressions with a slash before them.
+func filterWords(filter string) (words []string) {
+	rest := filter
+	for rest != "" {
+		if after, is := strings.CutPrefix(rest, "/"); is {
+			pattern, more, _ := strings.Cut(after, "/")
+			words, rest = append(words, "/"+pattern), more
+			continue
+		}
+		end := strings.IndexAny(rest, "&|!(),/")
+		if end < 0 {
+			end = len(rest)
+		}
+		if word := strings.TrimSpace(rest[:end]); word != "" {
+			words = append(words, word)
+		}
+		if rest = rest[end:]; rest != "" && rest[0] != '/' {
+			rest = rest[1:]
+		}
+	}
+	return words
+}
+
+// Select returns the selected specs of the shard, and how many all shards have. A filter that matches no spec is an error.
+func (s Selection) Select(all []Spec) (part []Spec, whole int, err error) {
+	matches, err := s.filter()
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, spec := range all {
+		if matches(spec) {
+			whole++
+		}
+	}
+	if whole == 0 {
+		return nil, 0, fmt.Errorf("no spec matches --label-filter %q, --focus %q and --skip %q; `hitless conformance --dry-run` lists all specs", s.Labels, s.Focus, s.Skip)
+	}
+	for _, spec := range s.Shard.of(all) {
+		if matches(spec) {
+			part = append(part, spec)
+		}
+	}
+	return part, whole, nil
+}

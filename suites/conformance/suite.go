@@ -1,0 +1,201 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/hitless/hitless/reports"
+)
+
+// Suite is a suite whose specs are registered with Ginkgo.
+type Suite struct {
+	ctx     context.Context // ends all runs
+	config  Config
+	planned []Planned
+	whole   int
+	begun   time.Time
+
+	collector *collector
+	cancel    context.CancelFunc
+	claim     *reports.Claim
+	report    *Report
+	err       error // of the results' folder
+}
+
+// entryName is the name of the report entry of a spec.
+const entryName = "conformance"
+
+// entry is what a spec that ran leaves in Ginkgo's report, as JSON.
+type entry struct {
+	Outcome  outcome   `json:"outcome"`
+	Evidence *Evidence `json:"evidence"`
+}
+
+// Register checks a call and registers its specs with Ginkgo, before RunSpecs. Every error is a wrong call.
+func Register(ctx context.Context, c Config) (*Suite, error) {
+	c = c.withDefaults()
+	planned, whole, err := c.Plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Suite{ctx: ctx, config: c, planned: planned, whole: whole, begun: time.Now()}
+	ginkgo.SynchronizedBeforeSuite(s.begin, s.join)
+	ginkgo.Describe(container, s.specs)
+	ginkgo.ReportAfterSuite("the report of the suite", s.conclude)
+	return s, nil
+}
+
+// specs registers the selected specs. Ginkgo's own filters select the same ones again.
+func (s *Suite) specs() {
+	for _, p := range s.planned {
+		ginkgo.It(p.Text(), ginkgo.Label(p.Labels()...), func(ctx ginkgo.SpecContext) { s.examine(ctx, p) })
+	}
+}
+
+// begin locks the folder of the results, in the first process of Ginkgo, and returns the session for all of them.
+func (s *Suite) begin() []byte {
+	claim, err := reports.Lock(s.config.Out, "hitless conformance")
+	if err == nil {
+		s.claim = claim
+		err = os.MkdirAll(filepath.Join(s.config.Out, runsDir), 0o755)
+	}
+	if err != nil {
+		s.err = err
+		ginkgo.Fail(err.Error())
+	}
+	return []byte(strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(s.begun.UnixNano(), 36))
+}
+
+// join begins in each process. One process alone starts the runs ahead of their specs, so that no CPU waits for a spec; of several,
+// each starts what its own specs need.
+func (s *Suite) join(ctx ginkgo.SpecContext, session []byte) {
+	var running context.Context
+	running, s.cancel = context.WithCancel(s.ctx)
+	ginkgo.DeferCleanup(s.end)
+	s.config.session = string(session)
+	s.collector = newCollector(running, s.config)
+	suite, _ := ginkgo.GinkgoConfiguration()
+	if suite.ParallelTotal > 1 {
+		return
+	}
+	var wanted []Planned
+	for _, p := range s.planned {
+		if p.Skip == "" {
+			wanted = append(wanted, p)
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	s.failDead(s.collector.of(ctx, wanted[0].Run))                                                 // A subject that never starts is one failure.
+	slices.SortFunc(wanted, func(a, b Planned) int { return strings.Compare(a.Text(), b.Text()) }) // as Ginkgo does
+	for _, p := range wanted {
+		s.collector.start(p.Run)
+	}
+}
+
+// failDead fails the suite if the subject was never ready.
+func (s *Suite) failDead(e *Evidence, err error) {
+	switch {
+	case err != nil:
+		s.err = err
+		ginkgo.Fail(err.Error())
+	case e.Dead:
+		s.err = &DeadError{e.Failed}
+		ginkgo.Fail(s.err.Error())
+	}
+}
+
+// DeadError is a subject that was not ready in the first run: no spec was judged.
+type DeadError struct{ Reason string }
+
+// Error says what to do.
+func (e *DeadError) Error() string {
+	return "no spec was judged, because the subject did not become ready in the first run; `hitless run quiet` shows more: " + e.Reason
+}
+
+// end stops the runs that go on.
+func (s *Suite) end() {
+	s.cancel()
+	for _, p := range s.collector.runs {
+		<-p.done
+	}
+}
+
+// examine is a spec.
+func (s *Suite) examine(ctx context.Context, p Planned) {
+	if p.Skip != "" {
+		ginkgo.Skip(p.Skip)
+	}
+	e, err := s.collector.of(ctx, p.Run)
+	if err != nil {
+		ginkgo.Fail(err.Error())
+	}
+	o, err := p.judge(e, s.config.Out)
+	if err != nil {
+		o = outcome{Invalid, []string{err.Error()}}
+	}
+	data, err := json.Marshal(entry{o, e})
+	if err != nil {
+		ginkgo.Fail(err.Error())
+	}
+	ginkgo.AddReportEntry(entryName, string(data), ginkgo.ReportEntryVisibilityNever)
+	switch o.State {
+	case Passed:
+	case Skipped:
+		ginkgo.Skip(strings.Join(o.Reasons, "; "))
+	default:
+		ginkgo.Fail(o.text(p.Spec, e))
+	}
+}
+
+// conclude writes the report, in the first process of Ginkgo.
+func (s *Suite) conclude(r ginkgo.Report) {
+	s.report = s.newReport(r)
+	if s.claim == nil {
+		return
+	}
+	err := errors.Join(Write(s.config.Out, s.report, &r), s.claim.Close())
+	if err != nil {
+		s.err = err
+		ginkgo.Fail(err.Error())
+	}
+}
+
+// Run runs the registered specs outside of a test, with Ginkgo's output on standard output. The report is that of the specs until an
+// interrupt, which Ginkgo itself handles.
+func (s *Suite) Run(seed int64) (*Report, error) {
+	suite, reporter := ginkgo.GinkgoConfiguration()
+	suite.LabelFilter, suite.FocusStrings, suite.SkipStrings = s.config.Selection.Labels, s.config.Selection.Focus, s.config.Selection.Skip
+	suite.RandomSeed, suite.Timeout, suite.DryRun = seed, longest, s.config.DryRun
+	reporter.Succinct, reporter.NoColor = true, true
+	failed := failure(false)
+	if len(s.planned) == 0 { // of this shard
+		return s.newReport(types.Report{}), nil
+	}
+	ginkgo.RunSpecs(&failed, description, suite, reporter)
+	if s.report == nil && s.err == nil {
+		s.err = fmt.Errorf("ginkgo ended without a report")
+	}
+	return s.report, s.err
+}
+
+// longest is the wall time that a suite may take. Each run has a deadline of its own.
+const longest = 24 * time.Hour
+
+// failure is what Ginkgo tells that a suite failed.
+type failure bool
+
+// Fail is called when a spec failed.
+func (f *failure) Fail() { *f = true }

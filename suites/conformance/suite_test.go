@@ -1,0 +1,240 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hitless/hitless/internal/testfiles"
+)
+
+// suite runs the suite in a process of its own, because Ginkgo runs once in each. faults are those of pretend.
+func suite(t *testing.T, faults string, more ...string) (dir, output string, failed bool) {
+	t.Helper()
+	dir = t.TempDir()
+	out, err := command(dir, faults, more...).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !asExit(err, &exit) {
+		t.Fatal(err)
+	}
+	return dir, string(out), err != nil
+}
+
+func asExit(err error, exit **exec.ExitError) bool {
+	e, is := err.(*exec.ExitError)
+	*exit = e
+	return is
+}
+
+func command(dir, faults string, more ...string) *exec.Cmd {
+	args := []string{"-test.run=^TestConformance$", "-subject=bundled", "-pretend=" + faults, "-out=" + dir}
+	return exec.Command(os.Args[0], append(args, more...)...)
+}
+
+// readReport reads a report and checks it against its schema.
+func readReport(t *testing.T, dir string) *Report {
+	t.Helper()
+	r, err := Read(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate(t, filepath.Join(dir, File), "", ""); err != nil {
+		t.Errorf("%s breaks its schema: %v", File, err)
+	}
+	return r
+}
+
+// validate compares a report with the schema, after a change of its text.
+func validate(t *testing.T, file, old, new string) error {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if old != "" && !bytes.Contains(data, []byte(old)) {
+		t.Fatalf("%s does not contain %q", file, old)
+	}
+	var document any
+	if err := yaml.Unmarshal(bytes.Replace(data, []byte(old), []byte(new), 1), &document); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return testfiles.ValidateJSON(t, Schema, text)
+}
+
+func stateOfSpec(t *testing.T, r *Report, name string) Result {
+	t.Helper()
+	i := slices.IndexFunc(r.Specs, func(s Result) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("the report has no spec %s", name)
+	}
+	return r.Specs[i]
+}
+
+const someRuns = "-ginkgo.focus=^conformance a Service proxy (quiet|drain|drain-local|restart-term) "
+
+func TestASuiteWithoutFaultsIsGreen(t *testing.T) {
+	dir, output, failed := suite(t, "none", someRuns)
+	r := readReport(t, dir)
+	if failed || r.ExitCode() != 0 || r.Count(Passed) != len(r.Specs) || r.Selected.Specs != len(r.Specs) {
+		t.Fatalf("failed %v: %s\n%s", failed, r.Summary(), output)
+	}
+	for _, s := range r.Specs {
+		if len(s.HistorySha256) != 64 || s.Repeat == "" {
+			t.Errorf("%s has no hash or no command: %+v", s.Name, s)
+		}
+		if _, err := os.Stat(filepath.Join(dir, s.Run, "report.html")); err != nil {
+			t.Errorf("%s has no report: %v", s.Name, err)
+		}
+	}
+	for _, name := range []string{PageFile, junitFile, ginkgoFile} {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Contains(data, []byte("drain-local new")) {
+			t.Errorf("%s does not show the specs: %v", name, err)
+		}
+	}
+	for _, change := range [][2]string{{"state: passed", "state: green"}, {"seed: 1", "seed: 0"}, {"kind: Conf", "kind: Form"}, {"promise:", "promis:"}} {
+		if validate(t, filepath.Join(dir, File), change[0], change[1]) == nil {
+			t.Errorf("%q for %q is accepted by the schema", change[1], change[0])
+		}
+	}
+}
+
+// A lane's loss turns the specs of that lane red, and no other of its run.
+func TestALossTurnsTheSpecsOfItsLaneRed(t *testing.T) {
+	dir, output, failed := suite(t, "restart-term:tcp-new,drain:udp-fresh", someRuns)
+	r := readReport(t, dir)
+	if !failed || r.ExitCode() != 1 {
+		t.Fatalf("failed %v, exit code %d: %s\n%s", failed, r.ExitCode(), r.Summary(), output)
+	}
+	for name, want := range map[string]State{"restart-term new": Failed, "restart-term open": Passed, "restart-term datagrams": Passed,
+		"drain new": Passed, "drain fresh": Failed, "quiet new": Passed} {
+		if got := stateOfSpec(t, r, name); got.State != want {
+			t.Errorf("%s is %s, want %s: %v", name, got.State, want, got.Reasons)
+		}
+	}
+	if core := r.Profiles[0]; core.Result != "failure" || !slices.Contains(core.Failed, "restart-term new") {
+		t.Errorf("the core profile is %+v", core)
+	}
+	if !slices.Contains(r.Features.Unsupported, "restart") || !slices.Contains(r.Features.Supported, "undisturbed") {
+		t.Errorf("the features are %+v", r.Features)
+	}
+	if page, _ := os.ReadFile(filepath.Join(dir, PageFile)); !bytes.Contains(page, []byte(`<a href="runs/restart-term/report.html">restart-term new</a>: `)) {
+		t.Error("the page does not link the failed spec to its run")
+	}
+}
+
+// A run that ended early proves nothing: its specs are invalid, and others go on.
+func TestARunThatEndsEarlyIsInvalid(t *testing.T) {
+	dir, _, failed := suite(t, "drain:early", someRuns)
+	r := readReport(t, dir)
+	if got := stateOfSpec(t, r, "drain new"); !failed || r.ExitCode() != 3 || got.State != Invalid || r.Count(Passed) == 0 {
+		t.Errorf("exit code %d: %s; %+v", r.ExitCode(), r.Summary(), got)
+	}
+}
+
+// A subject that never starts is one failure, and no spec is green.
+func TestASubjectThatNeverStartsIsOneFailure(t *testing.T) {
+	dir, output, failed := suite(t, "quiet:dead", someRuns)
+	r := readReport(t, dir)
+	if n := strings.Count(output, "did not become ready within"); !failed || n == 0 || r.Count(NotRun) != len(r.Specs) || r.ExitCode() != 3 {
+		t.Errorf("%d messages, exit code %d: %s\n%s", n, r.ExitCode(), r.Summary(), output)
+	}
+	if n := strings.Count(output, "[FAIL]"); n > 2 { // where it happens, and in Ginkgo's summary
+		t.Errorf("%d failures:\n%s", n, output)
+	}
+}
+
+// An environment that cannot run is said once, before any spec.
+func TestAnEnvironmentThatCannotRunIsSaid(t *testing.T) {
+	dir, output, failed := suite(t, "quiet:refused", someRuns)
+	r := readReport(t, dir)
+	if !failed || !strings.Contains(output, os.ErrPermission.Error()) || r.Count(NotRun) != len(r.Specs) {
+		t.Errorf("%s\n%s", r.Summary(), output)
+	}
+}
+
+// An interrupt ends the suite with a report of what was judged.
+func TestAnInterruptKeepsWhatWasJudged(t *testing.T) {
+	dir := t.TempDir()
+	cmd := command(dir, "restart-term:slow", "-ginkgo.v", someRuns)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	buffer, output := make([]byte, 4096), ""
+	for interrupted := false; ; {
+		n, err := out.Read(buffer)
+		if output += string(buffer[:n]); err != nil {
+			break
+		}
+		if !interrupted && strings.Contains(output, "restart-term datagrams") {
+			interrupted = true
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if cmd.Wait() == nil {
+		t.Error("the interrupted suite passed")
+	}
+	r := readReport(t, dir)
+	if stateOfSpec(t, r, "drain-local new").State != Passed || stateOfSpec(t, r, "restart-term new").State != NotRun || r.Ended == "" {
+		t.Errorf("%s\n%s", r.Summary(), output)
+	}
+}
+
+// Two calls with one seed give the same report, but for the folders; another seed gives other histories.
+func TestTheSeedDeterminesTheReport(t *testing.T) {
+	read := func(dir string) string {
+		data, err := os.ReadFile(filepath.Join(dir, File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	one, _, _ := suite(t, "none", someRuns)
+	two, _, _ := suite(t, "none", someRuns)
+	other, _, _ := suite(t, "none", someRuns, "-seed=2")
+	if read(one) != read(two) {
+		t.Error("the same seed gives another report")
+	}
+	if stateOfSpec(t, readReport(t, one), "quiet new").HistorySha256 == stateOfSpec(t, readReport(t, other), "quiet new").HistorySha256 {
+		t.Error("another seed gives the same history")
+	}
+}
+
+// Ginkgo's own dry run writes nothing.
+func TestADryRunWritesNothing(t *testing.T) {
+	dir, output, failed := suite(t, "none", "-ginkgo.dry-run", "-ginkgo.v", someRuns)
+	if files, err := os.ReadDir(dir); failed || err != nil || len(files) > 0 || !strings.Contains(output, "quiet new") {
+		t.Errorf("failed %v, %d files, %v:\n%s", failed, len(files), err, output)
+	}
+}
+
+// The selection of this package and that of Ginkgo are the same.
+func TestGinkgoSelectsTheSame(t *testing.T) {
+	for _, filter := range []string{"core && udp || flap", "!core", "/^policy/ && !open-connections"} {
+		specs, _, err := Selection{Labels: filter}.Select(Catalog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, output, failed := suite(t, "none", "-ginkgo.dry-run", "-ginkgo.label-filter="+filter)
+		if want := fmt.Sprintf("Ran %d of %d Specs", len(specs), len(specs)); failed || !strings.Contains(output, want) {
+			t.Errorf("%s: want %q:\n%s", filter, want, output)
+		}
+	}
+}
