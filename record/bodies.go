@@ -267,6 +267,19 @@ type API struct {
 	State string `attr:"state"` // away or back
 }
 
+// Check is a check of a Service from a client: which pods answered, and which client address they saw. Object is its name.
+type Check struct {
+	Client string `attr:"client"`
+	Target string `attr:"target"`           // protocol and address:port
+	Want   string `attr:"want"`             // names of exactly the pods that answer, or refused, dropped, blocked, one, or the status of a health check
+	Got    string `attr:"got"`              // likewise, or Unsupported
+	Source string `attr:"source,omitempty"` // wanted client address: itself or node; empty for any
+	Seen   string `attr:"seen,omitempty"`
+}
+
+// Unsupported is the result of a check that this kernel cannot make.
+const Unsupported = "unsupported"
+
 // The kinds of the bodies.
 const (
 	KindLane          Kind = "lane"
@@ -295,12 +308,13 @@ const (
 	KindExcuse        Kind = "excuse"
 	KindLaneEnd       Kind = "ended"
 	KindAPI           Kind = "api"
+	KindCheck         Kind = "check"
 )
 
 // bodies has the zero body of each kind. An event of another kind is damage to the record.
 var bodies = []Body{Lane{}, Phase{}, Step{}, Rollout{}, Pod{}, Endpoint{}, Service{}, Proxy{}, Node{}, Interference{}, HealthCheck{},
 	Membership{}, Flows{}, KernelChange{}, KernelTable{}, Choice{}, Fault{}, Log{}, ClockBound{}, MissingRecord{}, Skipped{}, Guard{}, Recovery{},
-	Excuse{}, LaneEnd{}, API{}}
+	Excuse{}, LaneEnd{}, API{}, Check{}}
 
 // Kinds returns all kinds, in a fixed order.
 func Kinds() []Kind {
@@ -338,3 +352,4 @@ func (Recovery) Kind() Kind      { return KindRecovery }
 func (Excuse) Kind() Kind        { return KindExcuse }
 func (LaneEnd) Kind() Kind       { return KindLaneEnd }
 func (API) Kind() Kind           { return KindAPI }
+func (Check) Kind() Kind         { return KindCheck }

@@ -17,6 +17,7 @@ import (
 	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
+	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/scenarios"
@@ -33,19 +34,33 @@ const (
 // standalone is a program that a guest runs without a scenario of package scenarios.
 type standalone struct {
 	run      func(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error
-	subjects bool // needs the programs of the control plane and of the subjects
-	unjudged bool // package run starts it and computes no verdict
+	subjects bool                                              // needs the programs of the control plane and of the subjects
+	unjudged bool                                              // package run starts it and computes no verdict
+	modules  []string                                          // of the kernel, besides those of every guest
+	check    func(set map[string]string, s subject.Spec) error // refuses parameters; nil for none
 }
 
 // standalones has the standalone programs by the scenario of their plans. Tests of the lab add theirs (build tag lab).
 var standalones = map[string]standalone{
-	TryScenario:    {run: tryKernel},
-	LabScenario:    {run: holdLab, subjects: true},
-	bench.Scenario: {run: measure, subjects: true},
+	TryScenario:     {run: tryKernel},
+	LabScenario:     {run: holdLab, subjects: true},
+	bench.Scenario:  {run: measure, subjects: true},
+	RoutingScenario: {run: checkRouting, subjects: true, unjudged: true, modules: []string{"sctp"}, check: checkRoutingParameters},
 }
 
 // Unjudged reports whether a scenario is a standalone program whose history gets no verdict.
 func Unjudged(scenario string) bool { return standalones[scenario].unjudged }
+
+// CheckStandalone refuses parameters and subjects that a standalone program cannot run with. A scenario has its own checks.
+func CheckStandalone(scenario string, set map[string]string, s subject.Spec) error {
+	if check := standalones[scenario].check; check != nil {
+		return check(set, s)
+	}
+	return nil
+}
+
+// Modules are the modules that the plan needs of the kernel, besides those of every guest.
+func (p Plan) Modules() []string { return standalones[p.Scenario].modules }
 
 // execute runs the plan. At first it knows the base of the plan; settle returns the whole.
 func execute(ctx context.Context, base Plan, settle func() (Plan, error), r *recorder, now func() time.Duration) error {

@@ -14,8 +14,10 @@ import (
 
 	"github.com/hitless/hitless/analysis/budget"
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -105,6 +107,9 @@ func Check(ctx context.Context, o Options) error {
 	return err
 }
 
+// SubjectLacks reports whether an error of Check says that the subject does not offer what the run needs.
+func SubjectLacks(err error) bool { return errors.As(err, new(*subject.LackError)) }
+
 // Touches reports whether a run changes objects of a live cluster that are not its own.
 func Touches(o Options) bool {
 	if o.Site() == InLab {
@@ -125,6 +130,9 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 	if o.Site() != InLab {
 		if err := o.checkNumbers(); err != nil {
 			return nil, err
+		}
+		if guest.Unjudged(o.Scenario) {
+			return nil, usagef("%s has a node of its own, which only a lab offers; leave the live cluster out", o.Scenario)
 		}
 		live := *o.Live
 		live.Nodes = o.Nodes

@@ -23,6 +23,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	}
 	if guest.Unjudged(o.Scenario) {
 		p.Parameters = o.Set
+		if err := guest.CheckStandalone(o.Scenario, o.Set, spec); err != nil {
+			return p, spec, UsageError{Reason: err}
+		}
 		return p, spec, nil
 	}
 	s, err := o.scenario(&p)

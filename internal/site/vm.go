@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hitless/hitless/internal/bench"
@@ -36,7 +37,7 @@ func (v *VM) Prepare(ctx context.Context) error {
 	}
 	v.kernel, v.kernelPackage = record.Kernel{Kind: "vm", Release: kernel.Release}, kernel.Package
 	img.Link("/init", strings.TrimPrefix(guest.Program, "/"))
-	missing, err := img.AddModules(kernel, vm.Modules...)
+	missing, err := img.AddModules(kernel, slices.Concat(vm.Modules, v.plan.Modules())...)
 	if err != nil {
 		return UsageError{Reason: err}
 	}

@@ -32,6 +32,10 @@ type Config struct {
 	Procs      *procs.Supervisor
 	Kubeconfig string
 	Env        []string // added to the subjects' environment
+	// ClusterCIDR are the ranges of all pods; empty for that of topology. Flags replace flags of the same name, or are added; not for
+	// an Exec.
+	ClusterCIDR string
+	Flags       []string
 	Recorder   record.Recorder
 	Now        func() time.Duration
 }

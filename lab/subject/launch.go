@@ -1,10 +1,12 @@
 package subject
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +28,10 @@ func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 	e := run.Spec.Exec
 	if e == nil {
 		start.Args = run.Spec.Args(node.Name, f.cfg.Kubeconfig, run.Fallback)
+		if f.cfg.ClusterCIDR != "" {
+			start.Args = replaceFlags(start.Args, []string{"--cluster-cidr=" + f.cfg.ClusterCIDR})
+		}
+		start.Args = replaceFlags(start.Args, f.cfg.Flags)
 		return start, nil
 	}
 	values, err := f.placeholderValues(node)
@@ -37,6 +43,15 @@ func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 	return start, nil
 }
 
+// replaceFlags returns flags with others, which replace those of the same name: the bundled proxier refuses a flag that is given twice.
+func replaceFlags(flags, others []string) []string {
+	kept := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool {
+		name, _, _ := strings.Cut(flag, "=")
+		return slices.ContainsFunc(others, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+	})
+	return append(kept, others...)
+}
+
 // placeholderValues are the values of the placeholders on a node.
 func (f *Fleet) placeholderValues(node *topology.Node) (map[string]string, error) {
 	run := f.runs[node.Name]
@@ -45,7 +60,7 @@ func (f *Fleet) placeholderValues(node *topology.Node) (map[string]string, error
 		return nil, fmt.Errorf("reading the kubeconfig for %s: %w", run.Spec, err)
 	}
 	return map[string]string{"program": run.Spec.Exec.Program, "node": node.Name, "nodeIP": node.Addr.String(),
-		"podCIDR": node.PodCIDR.String(), "clusterCIDR": topology.ClusterCIDR.String(), "kubeconfig": f.cfg.Kubeconfig,
+		"podCIDR": node.PodCIDR.String(), "clusterCIDR": cmp.Or(f.cfg.ClusterCIDR, topology.ClusterCIDR.String()), "kubeconfig": f.cfg.Kubeconfig,
 		"server": config.Host, "terminatingFallback": run.Fallback}, nil
 }
 

@@ -120,6 +120,15 @@ func (s Spec) Fallback() (has, switchable bool) {
 	}
 }
 
+// LackError says what a run needs and the subject does not offer.
+type LackError struct{ Reason string }
+
+// Error is the reason.
+func (e *LackError) Error() string { return e.Reason }
+
+// DualStack reports whether the subject serves both address families: kube-proxy by default since 1.21 (KEP-563).
+func (s Spec) DualStack() bool { return s.Name != "kube-proxy" || s.minor() >= 21 }
+
 // Args are the subject's flags. fallback is "on", "off" or "" for the version's default.
 func (s Spec) Args(node, kubeconfig, fallback string) []string {
 	if s.Name == "bundled" {

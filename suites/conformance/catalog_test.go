@@ -64,15 +64,28 @@ func TestEachRunIsPossibleInALab(t *testing.T) {
 	}
 }
 
-func TestTheCatalogHasEnoughDisruptions(t *testing.T) {
-	n := 0
+func TestTheCatalogIsLargeEnough(t *testing.T) {
+	n := map[Kind]int{}
 	for _, s := range Catalog() {
-		if s.Kind == Disruption {
-			n++
-		}
+		n[s.Kind]++
 	}
-	if n < 45 {
-		t.Errorf("the catalog has %d disruptions, want 45 at least", n)
+	if n[Disruption] < 45 || len(Catalog()) < 160 {
+		t.Errorf("the catalog has %d specs, %d of them disruptions; want 160 and 45 at least", len(Catalog()), n[Disruption])
+	}
+}
+
+// A kube-proxy without dual stack serves one family only.
+func TestAnOldProxySkipsIPv6(t *testing.T) {
+	c := bundled()
+	c.Options.Subject = "kube-proxy@v1.12.5/ipvs"
+	planned, _, err := c.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range planned {
+		if six := p.Family == IPv6; six != (p.Skip != "") {
+			t.Errorf("%s: skipped because %q", p.Name, p.Skip)
+		}
 	}
 }
 

@@ -189,6 +189,9 @@ func (s Spec) judge(e *Evidence, dir string) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
+	if s.Kind == Routing {
+		return s.judgeCheck(h)
+	}
 	return s.judgeLanes(h)
 }
 

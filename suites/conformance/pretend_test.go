@@ -41,6 +41,9 @@ func pretend(t testing.TB, faults []string) func(context.Context, run.Options) (
 }
 
 func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*run.Result, error) {
+	if o.Scenario == "routing" {
+		return pretendChecks(t, o, fails)
+	}
 	protocols := []string{newLane}
 	if o.Set["lanes"] != "" {
 		protocols = strings.Split(o.Set["lanes"], ",")
@@ -60,11 +63,7 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 	for i, protocol := range protocols {
 		lab.Probe(recordtest.Lane{ID: uint16(10 + i), Name: protocol, Target: recordtest.WebAddress, Rate: 20, From: recordtest.BaselineAt + 3*time.Millisecond, To: made.EndAt(), Protocol: protocol})
 	}
-	written := lab.Write(t)
-	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.CopyFS(filepath.Join(o.Out, record.HistoryDir), os.DirFS(written.Dir())); err != nil {
+	if err := copyRecord(t, lab, o.Out); err != nil {
 		return nil, err
 	}
 	report, origin, err := reports.Seal(o.Out, nil)
@@ -72,4 +71,35 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 		return nil, err
 	}
 	return &run.Result{Dir: o.Out, Report: report, HistorySha256: origin.HistorySha256, Command: origin.Command}, nil
+}
+
+// pretendChecks makes the record of a run of routing. A faulty check sees no answer.
+func pretendChecks(t testing.TB, o run.Options, fails func(check string) bool) (*run.Result, error) {
+	lab := recordtest.NewLab(uint64(o.Seed))
+	lab.Run.Scenario, lab.Run.Command = o.Scenario, "hitless run routing --set family="+o.Set["family"]
+	for i, s := range Catalog() {
+		if s.Run.Name != filepath.Base(o.Out) || fails("no "+s.check) {
+			continue
+		}
+		got, seen := "a", "itself"
+		if fails(s.check) {
+			got, seen = "dropped", "node"
+		} else if fails("kernel") {
+			got = record.Unsupported
+		}
+		lab.Event(time.Duration(i)*time.Second, record.KindCheck, "node-1", s.check, s.check, "client", "c", "target", "tcp 10.96.0.1:80", "want", "a", "got", got, "source", "itself", "seen", seen)
+	}
+	if err := copyRecord(t, lab, o.Out); err != nil {
+		return nil, err
+	}
+	sum, err := record.HistorySha256(o.Out)
+	return &run.Result{Dir: o.Out, HistorySha256: sum}, err
+}
+
+func copyRecord(t testing.TB, lab *recordtest.Lab, out string) error {
+	written := lab.Write(t)
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	return os.CopyFS(filepath.Join(out, record.HistoryDir), os.DirFS(written.Dir()))
 }

@@ -122,7 +122,7 @@ func labels() []string {
 }
 
 // Catalog lists all specs in a fixed order.
-func Catalog() []Spec { return slices.Concat(disruptions()) }
+func Catalog() []Spec { return slices.Concat(routings(), disruptions()) }
 
 // runs are the runs of specs, each once, in the order of the specs.
 func runs(specs []Spec) (all []*Run) {

@@ -238,3 +238,21 @@ func TestGinkgoSelectsTheSame(t *testing.T) {
 		}
 	}
 }
+
+// Each check of routing is a spec of its own, in each family. A check that is not in the record is no pass.
+func TestChecksAreJudgedOneByOne(t *testing.T) {
+	dir, output, failed := suite(t, "routing-ipv4:cluster IP,routing-ipv6:no UDP", "-ginkgo.label-filter=routing")
+	r := readReport(t, dir)
+	if !failed || r.Count(Passed) != len(r.Specs)-2 {
+		t.Fatalf("%s\n%s", r.Summary(), output)
+	}
+	for name, want := range map[string]State{"ipv4 cluster IP": Failed, "ipv6 cluster IP": Passed, "ipv6 UDP": Invalid, "ipv4 UDP": Passed, "dual-stack IPv6, cluster IP": Passed} {
+		if got := stateOfSpec(t, r, name); got.State != want {
+			t.Errorf("%s is %s, want %s: %v", name, got.State, want, got.Reasons)
+		}
+	}
+	dir, _, _ = suite(t, "routing-ipv4:kernel", "-ginkgo.label-filter=routing && ipv4 && sctp")
+	if r := readReport(t, dir); r.Count(Skipped) != len(r.Specs) || r.ExitCode() != 2 {
+		t.Errorf("a kernel without SCTP: %s", r.Summary())
+	}
+}

@@ -1,152 +1,115 @@
 //go:build netns
 
-// Package contract tests the behaviour of Services from API objects to packets of clients and pods. It tests the
-// bundled proxier and the unmodified kube-proxy in two modes: nftables, which validates the cases, and IPVS, whose
-// violations the cases must detect. It runs in the lab's kernel: go test -tags lab ./suites/proxier
+// Package contract tests the checks of package routing. The bundled proxier and the unmodified kube-proxy must behave as each case says:
+// nftables, which validates the cases, and IPVS, whose violations the cases must detect. It runs in the lab's kernel:
+// go test -tags lab ./suites/proxier
 package contract
 
 import (
 	"cmp"
-	"fmt"
-	"net/netip"
-	"strings"
+	"context"
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/suites/proxier/testnode"
+	"github.com/hitless/hitless/internal/routing"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/record"
 )
-
-// testCase is a request and its expected outcome.
-type testCase struct {
-	name         string
-	client       string // name of the client host
-	target       string // address and port, with prefix udp! or sctp!; or check! and the port of a health check at the node
-	want         string // names of exactly the hosts that reply; or refused, dropped, or one for any single pod
-	source       string // client address that the hosts see: itself or node; empty if unspecified
-	nftables     string // expected outcome of kube-proxy in this mode if it differs
-	ipvs         string
-	waitForDrain bool // wait for drains first: the bundled proxier keeps an address, and refuses, until they end
-}
 
 // proxies are the tested proxies. The expectations for kube-proxy must hold too, or the cases prove nothing.
 var proxies = []struct {
-	name   string
-	start  func(t *testing.T, w *testbed, args ...string)
-	want   func(q testCase) string
-	within time.Duration // time limit of a change; below the 30 s after which the bundled proxier retries everything
+	program subject.Program
+	want    func(q routing.Case) string
+	within  time.Duration // time limit of a change; below the 30 s after which the bundled proxier retries everything
 }{
-	{"bundled", func(t *testing.T, w *testbed, args ...string) { w.Bundled(t, args...) }, func(q testCase) string { return q.want }, 10 * time.Second},
-	{"nftables", kubeProxy("nftables"), func(q testCase) string { return cmp.Or(q.nftables, q.want) }, 5 * time.Minute},
-	{"ipvs", kubeProxy("ipvs"), func(q testCase) string { return cmp.Or(q.ipvs, q.want) }, 5 * time.Minute},
+	{subject.Program{Spec: subject.Bundled, Path: "/usr/bin/hitless", Fallback: "on"}, func(q routing.Case) string { return q.Want }, 10 * time.Second},
+	{kubeProxy("nftables"), func(q routing.Case) string { return cmp.Or(q.NFTables, q.Want) }, 5 * time.Minute},
+	{kubeProxy("ipvs"), func(q routing.Case) string { return cmp.Or(q.IPVS, q.Want) }, 5 * time.Minute},
 }
 
-func kubeProxy(mode string) func(t *testing.T, w *testbed, args ...string) {
-	return func(t *testing.T, w *testbed, args ...string) { w.KubeProxy(t, testnode.ToolPath, mode, args...) }
+func kubeProxy(mode string) subject.Program {
+	return subject.Program{Spec: subject.Spec{Name: "kube-proxy", Version: "v1.37.1", Mode: mode}, Path: "/usr/bin/kube-proxy", Fallback: "on"}
 }
 
-const (
-	bothFamilies = "--cluster-cidr=10.244.0.0/16,fd00:244::/48"
-	primary      = "--nodeport-addresses=primary"
-)
+const primary = "--nodeport-addresses=primary"
+
+type discard struct{}
+
+func (discard) Event(record.Event)     {}
+func (discard) Attempt(record.Attempt) {}
 
 // forEachProxy runs a test with each proxy on its own testbed once it serves all Services. want returns the expected
 // outcome for that proxy.
-func forEachProxy(t *testing.T, flags []string, run func(t *testing.T, w *testbed, want func(testCase) string)) {
+func forEachProxy(t *testing.T, flags []string, run func(t *testing.T, w *routing.Testbed, want func(routing.Case) string, within time.Duration)) {
 	for _, p := range proxies {
-		t.Run(p.name, func(t *testing.T) {
-			w := newTestbed(t)
-			w.within = p.within
-			w.apply(t, services()...)
-			if got := w.measure("client", "tcp", addrPort("203.0.113.1:80")); got.pods != "dropped" {
-				t.Fatalf("before a proxy was started: %+v", got)
+		t.Run(p.program.Spec.Mode+" "+p.program.Spec.Name, func(t *testing.T) {
+			w, err := routing.Open(t.Context(), t.TempDir(), routing.IPv4)
+			t.Cleanup(func() {
+				if err := w.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			p.start(t, w, append([]string{bothFamilies}, flags...)...)
-			w.waitServed(t)
-			run(t, w, p.want)
+			check(t, w, routing.Before, "dropped", 0)
+			begun := time.Now()
+			err = w.Start(t.Context(), subject.Config{Programs: []subject.Program{p.program}, Flags: flags, Recorder: discard{},
+				Now: func() time.Duration { return time.Since(begun) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, w, routing.Served, routing.Served.Want, time.Minute)
+			run(t, w, p.want, p.within)
 		})
 	}
 }
 
+// check runs a case until it holds or its time is over.
+func check(t *testing.T, w *routing.Testbed, q routing.Case, want string, within time.Duration) {
+	t.Helper()
+	if want != q.Want {
+		q.Source = ""
+	}
+	got, err := w.WaitFor(context.WithoutCancel(t.Context()), q, want, within)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !routing.Holds(got) {
+		t.Errorf("%s: from %s to %s: %s, seen as %q; want %s, seen as %q", q.Name, q.Client, got.Target, got.Got, got.Seen, want, got.Source)
+	}
+	t.Logf("%s: %+v", q.Name, got)
+}
+
 func TestContract(t *testing.T) {
-	forEachProxy(t, []string{primary}, func(t *testing.T, w *testbed, want func(testCase) string) {
-		for _, q := range cases {
-			w.check(t, q, want(q))
+	forEachProxy(t, []string{primary}, func(t *testing.T, w *routing.Testbed, want func(routing.Case) string, _ time.Duration) {
+		for _, q := range routing.Cases {
+			check(t, w, q, want(q), 0)
 		}
 	})
 }
 
 func TestContractWithFlags(t *testing.T) {
-	flags := []string{"--masquerade-all", "--nodeport-addresses=" + nodeSecond + "/32"}
-	forEachProxy(t, flags, func(t *testing.T, w *testbed, want func(testCase) string) {
-		for _, q := range casesWithFlags {
-			w.check(t, q, want(q))
+	flags := []string{"--masquerade-all", "--nodeport-addresses=198.51.100.1/32"}
+	forEachProxy(t, flags, func(t *testing.T, w *routing.Testbed, want func(routing.Case) string, _ time.Duration) {
+		for _, q := range routing.CasesWithFlags {
+			check(t, w, q, want(q), 0)
 		}
 	})
 }
 
 func TestContractAfterChanges(t *testing.T) {
-	forEachProxy(t, []string{primary}, func(t *testing.T, w *testbed, want func(testCase) string) {
-		for _, c := range changes {
-			c.change(t, w)
-			for _, q := range c.cases {
-				w.waitFor(t, q, want(q))
-				w.check(t, q, want(q))
+	forEachProxy(t, []string{primary}, func(t *testing.T, w *routing.Testbed, want func(routing.Case) string, within time.Duration) {
+		for _, c := range routing.Changes {
+			if err := c.Apply(w); err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range c.Cases {
+				if q.WaitForDrain {
+					within = 5 * time.Minute
+				}
+				check(t, w, q, want(q), within)
 			}
 		}
 	})
-}
-
-// waitFor waits until a case has its outcome for the first time.
-func (w *testbed) waitFor(t *testing.T, q testCase, want string) {
-	within := w.within
-	if q.waitForDrain {
-		within = 5 * time.Minute
-	}
-	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(time.Second) {
-		if got := w.measure(q.client, "tcp", addrPort(q.target)); got.pods == want && (q.source == "" || got.source == q.source) {
-			return
-		}
-	}
-}
-
-// waitServed waits until the last of the Services is programmed.
-func (w *testbed) waitServed(t *testing.T) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		got := w.measure("c", "tcp", addrPort("10.96.0.1:80"))
-		if got.pods == "a b r" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for the Services to be served; the last outcome was %+v", got)
-		}
-	}
-}
-
-func addrPort(to string) netip.AddrPort { return netip.MustParseAddrPort(to) }
-
-// check runs a case and checks its outcome.
-func (w *testbed) check(t *testing.T, q testCase, want string) {
-	t.Helper()
-	protocol, to, other := strings.Cut(q.target, "!")
-	if !other {
-		protocol, to = "tcp", q.target
-	}
-	var got outcome
-	if protocol == "check" {
-		var port int
-		if _, err := fmt.Sscan(to, &port); err != nil {
-			t.Fatal(err)
-		}
-		got.pods = w.healthCheck(port)
-	} else {
-		got = w.measure(q.client, protocol, addrPort(to))
-	}
-	alone := want == "one" && (got.pods == "a" || got.pods == "b" || got.pods == "r")
-	if got.pods != want && !alone {
-		t.Errorf("%s: from %s to %s: %s, want %s", q.name, q.client, q.target, got.pods, want)
-	} else if q.source != "" && want == q.want && got.source != q.source {
-		t.Errorf("%s: from %s to %s: seen as %s, want %s", q.name, q.client, q.target, got.source, q.source)
-	}
-	t.Logf("%s: %+v", q.name, got)
 }

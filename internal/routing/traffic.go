@@ -1,9 +1,8 @@
-//go:build netns
-
-package contract
+package routing
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +12,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/hitless/hitless/suites/proxier/testnode"
 )
 
 const (
@@ -29,26 +25,29 @@ const (
 )
 
 // servePod replies on TCP, UDP and SCTP with the pod's name and the client address that it sees.
-func servePod(t *testing.T, h *host) {
+func (w *Testbed) servePod(ctx context.Context, h *host) error {
 	for _, addr := range h.addrs {
 		at := netip.AddrPortFrom(netip.MustParseAddr(addr), podPort)
-		l, err := net.Listen("tcp", at.String())
+		l, err := h.ns.Listen(ctx, "tcp", at.String())
 		if err != nil {
-			t.Error(err)
-			return
+			return err
 		}
-		u, err := net.ListenPacket("udp", at.String())
+		var u net.PacketConn
+		err = h.ns.Do(func() (err error) {
+			u, err = (&net.ListenConfig{}).ListenPacket(ctx, "udp", at.String())
+			return err
+		})
 		if err != nil {
-			t.Error(err)
-			return
+			return errors.Join(err, l.Close())
 		}
-		t.Cleanup(func() { l.Close(); u.Close() })
+		w.closers = append(w.closers, l.Close, u.Close)
 		go serveTCP(l, h.name)
 		go serveUDP(u, h.name)
+		if err := w.listenSCTP(h, at); err != nil {
+			w.sctp = err // of this kernel
+		}
 	}
-	if err := listenSCTP(t, h); err != nil {
-		t.Errorf("SCTP at pod %s: %v", h.name, err)
-	}
+	return nil
 }
 
 func serveTCP(l net.Listener, name string) {
@@ -70,33 +69,39 @@ func reply(name string, from net.Addr) string {
 }
 
 // serveHostPort is a program of the node, which must not be reachable at virtual addresses.
-func serveHostPort(t *testing.T) {
-	l, err := net.Listen("tcp", fmt.Sprintf(":%d", hostPort))
-	testnode.Must(t, err)
-	t.Cleanup(func() { l.Close() })
-	go serveTCP(l, "host")
-}
-
-// Go's net package has no SCTP, so the code uses raw system calls. Accept has a timeout and is repeated, so that it
-// does not block the end of the test.
-func listenSCTP(t *testing.T, h *host) error {
-	l, err := sctpSocket()
+func (w *Testbed) serveHostPort(ctx context.Context) error {
+	l, err := w.node.Listen(ctx, "tcp", fmt.Sprintf(":%d", hostPort))
 	if err != nil {
 		return err
 	}
+	w.closers = append(w.closers, l.Close)
+	go serveTCP(l, "host")
+	return nil
+}
+
+// Go's net package has no SCTP, so the code uses raw system calls. Accept has a timeout and is repeated, so that it
+// does not block the end of the checks.
+func (w *Testbed) listenSCTP(h *host, at netip.AddrPort) error {
+	var l int
+	err := h.ns.Do(func() (err error) {
+		l, err = sctpSocket(at.Addr())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(unix.Bind(l, sockaddr(at)), unix.Listen(l, 8)); err != nil {
+		return errors.Join(err, unix.Close(l))
+	}
 	over, ended := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() {
+	w.closers = append(w.closers, func() error {
 		close(over)
 		<-ended
-		_ = unix.Close(l)
+		return unix.Close(l)
 	})
-	err = unix.Bind(l, &unix.SockaddrInet4{Port: podPort, Addr: netip.MustParseAddr(h.addrs[0]).As4()})
-	if err == nil {
-		err = unix.Listen(l, 8)
-	}
 	go func() {
 		defer close(ended)
-		for err == nil {
+		for {
 			select {
 			case <-over:
 				return
@@ -105,7 +110,7 @@ func listenSCTP(t *testing.T, h *host) error {
 			}
 		}
 	}()
-	return err
+	return nil
 }
 
 func serveSCTP(l int, name string) {
@@ -114,13 +119,27 @@ func serveSCTP(l int, name string) {
 		return
 	}
 	defer unix.Close(c)
-	if four, ok := from.(*unix.SockaddrInet4); ok {
-		_, _ = unix.Write(c, []byte(name+" "+netip.AddrFrom4(four.Addr).String()))
+	switch from := from.(type) {
+	case *unix.SockaddrInet4:
+		_, _ = unix.Write(c, []byte(name+" "+netip.AddrFrom4(from.Addr).String()))
+	case *unix.SockaddrInet6:
+		_, _ = unix.Write(c, []byte(name+" "+netip.AddrFrom16(from.Addr).String()))
 	}
 }
 
-func sctpSocket() (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
+func sockaddr(at netip.AddrPort) unix.Sockaddr {
+	if at.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(at.Port()), Addr: at.Addr().As16()}
+}
+
+func sctpSocket(to netip.Addr) (int, error) {
+	family := unix.AF_INET
+	if to.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 	for _, option := range []int{unix.SO_SNDTIMEO, unix.SO_RCVTIMEO} { // SO_SNDTIMEO also bounds connect
 		if err == nil {
 			limit := unix.NsecToTimeval(timeout.Nanoseconds())
@@ -131,12 +150,12 @@ func sctpSocket() (int, error) {
 }
 
 func requestSCTP(to netip.AddrPort) (string, error) {
-	fd, err := sctpSocket()
+	fd, err := sctpSocket(to.Addr())
 	if err != nil {
 		return "", err
 	}
 	defer unix.Close(fd)
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
+	if err := unix.Connect(fd, sockaddr(to)); err != nil {
 		return "", err
 	}
 	buffer := make([]byte, 64)
@@ -146,61 +165,58 @@ func requestSCTP(to netip.AddrPort) (string, error) {
 
 // request opens a connection, or sends a packet, and returns the reply.
 func (h *host) request(protocol string, to netip.AddrPort) (text string, err error) {
-	testnode.InNetns(h.ns, func() {
-		if protocol == "sctp" {
-			text, err = requestSCTP(to)
-			return
-		}
-		var c net.Conn
-		if c, err = net.DialTimeout(protocol, to.String(), timeout); err != nil {
-			return
-		}
-		defer c.Close()
-		if err = c.SetDeadline(time.Now().Add(timeout)); err != nil {
-			return
-		}
-		if protocol == "udp" {
-			_, _ = c.Write([]byte("?"))
-			buffer := make([]byte, 64)
-			n := 0
-			n, err = c.Read(buffer)
-			text = string(buffer[:n])
-			return
-		}
-		var all []byte
-		all, err = io.ReadAll(c)
-		text = string(all)
+	err = h.ns.Do(func() error {
+		text, err = ask(protocol, to)
+		return err
 	})
 	return text, err
 }
 
-// outcome is the result of a case.
-type outcome struct {
-	pods   string // names of the hosts that replied, or the error: refused, dropped
-	source string // client address that they saw: itself, node, or both
+// ask is request on a thread in the host's namespace.
+func ask(protocol string, to netip.AddrPort) (string, error) {
+	if protocol == "sctp" {
+		return requestSCTP(to)
+	}
+	c, err := net.DialTimeout(protocol, to.String(), timeout)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return "", err
+	}
+	if protocol == "udp" {
+		_, _ = c.Write([]byte("?"))
+		buffer := make([]byte, 64)
+		n, err := c.Read(buffer)
+		return string(buffer[:n]), err
+	}
+	all, err := io.ReadAll(c)
+	return string(all), err
 }
 
-// measure makes several requests, and fewer if none is answered.
-func (w *testbed) measure(from, protocol string, to netip.AddrPort) outcome {
+// measure makes several requests, and fewer if none is answered. It returns the names of the hosts that replied, or the errors:
+// refused, dropped; and the client addresses that they saw: itself, node, or both.
+func (w *Testbed) measure(from, protocol string, to netip.AddrPort) (pods, sources string) {
 	asker := w.hosts[from]
-	pods, seen := map[string]bool{}, map[string]bool{}
+	replied, seen := map[string]bool{}, map[string]bool{}
 	silent := 0
 	for n := 0; n < attempts && silent < 2; n++ {
 		text, err := asker.request(protocol, to)
 		pod, source, answered := strings.Cut(text, " ")
 		if err != nil || !answered {
 			silent++
-			pods[errorWord(err)] = true
+			replied[errorWord(err)] = true
 			continue
 		}
-		pods[pod] = true
+		replied[pod] = true
 		name := w.nameOf(source)
 		if name == from && from != "node" {
 			name = "itself"
 		}
 		seen[name] = true
 	}
-	return outcome{joinSorted(pods), joinSorted(seen)}
+	return joinSorted(replied), joinSorted(seen)
 }
 
 func joinSorted(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), " ") }
@@ -219,26 +235,28 @@ func errorWord(err error) string {
 }
 
 // healthCheck requests a health check at the node and returns status and weight.
-func (w *testbed) healthCheck(port int) (outcome string) {
-	testnode.InNetns(w.hosts["client"].ns, func() {
-		c, err := net.DialTimeout("tcp", netip.AddrPortFrom(netip.MustParseAddr(nodeAddr), uint16(port)).String(), timeout)
+func (w *Testbed) healthCheck(to netip.AddrPort) string {
+	var text string
+	err := w.hosts["client"].ns.Do(func() error {
+		c, err := net.DialTimeout("tcp", to.String(), timeout)
 		if err != nil {
-			outcome = errorWord(err)
-			return
+			return err
 		}
 		defer c.Close()
 		if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
-			outcome = errorWord(err)
-			return
+			return err
 		}
 		fmt.Fprintf(c, "GET / HTTP/1.0\r\n\r\n")
 		response, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
-			outcome = errorWord(err)
-			return
+			return err
 		}
 		defer response.Body.Close()
-		outcome = fmt.Sprintf("%d, weight %s", response.StatusCode, response.Header.Get("X-Load-Balancing-Endpoint-Weight"))
+		text = fmt.Sprintf("%d, weight %s", response.StatusCode, response.Header.Get("X-Load-Balancing-Endpoint-Weight"))
+		return nil
 	})
-	return outcome
+	if err != nil {
+		return errorWord(err)
+	}
+	return text
 }

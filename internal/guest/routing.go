@@ -1,0 +1,58 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/internal/routing"
+	"github.com/hitless/hitless/lab/subject"
+)
+
+// RoutingScenario checks Services of each kind on a node of its own. Its parameter `family` is ipv4 or ipv6. The history has a check
+// for each case; package conformance judges them.
+const RoutingScenario = "routing"
+
+const familyKey = "family"
+
+// checkRoutingParameters refuses other parameters, and subjects that do not serve the family by default.
+func checkRoutingParameters(set map[string]string, s subject.Spec) error {
+	for key := range set {
+		if key != familyKey {
+			return fmt.Errorf("--set %s: %s has the key %s only", key, RoutingScenario, familyKey)
+		}
+	}
+	f, err := routing.ParseFamily(set[familyKey])
+	if err != nil {
+		return fmt.Errorf("--set %w", err)
+	}
+	if f == routing.IPv6 && !s.DualStack() {
+		return &subject.LackError{Reason: fmt.Sprintf("%s serves no IPv6 by default: kube-proxy does since v1.21 (KEP-563)", s)}
+	}
+	return nil
+}
+
+func checkRouting(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
+	f, err := routing.ParseFamily(plan.Parameters[familyKey])
+	if err != nil {
+		return err
+	}
+	programs, err := plan.programs()
+	if err != nil {
+		return err
+	}
+	if plan.Kernel != KernelHost {
+		if err := raiseLimits(); err != nil {
+			return fmt.Errorf("raising the limits of the lab's kernel: %w", err)
+		}
+	}
+	console := newConsole(now)
+	err = routing.Run(ctx, routing.Config{Dir: stateDir, Family: f, Subject: subject.Config{Programs: programs, Recorder: r, Now: now},
+		Progress: func(checks int) {
+			console.report(progress.Event{Kind: progress.Measurement, At: now(), Counts: progress.Counts{Attempts: checks}})
+		}})
+	r.saveLogs(filepath.Join(stateDir, "logs"))
+	return err
+}

@@ -1,0 +1,244 @@
+// Package routing checks the behaviour of Services from API objects to packets of clients and pods: which pods answer, and which
+// client address they see. It has a node of its own with the proxy under test, and records what it saw. It does not judge a proxy.
+package routing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/record"
+)
+
+// Family is the address family of the Services.
+type Family string
+
+// The families.
+const (
+	IPv4 Family = "ipv4"
+	IPv6 Family = "ipv6"
+)
+
+// ParseFamily reads a family.
+func ParseFamily(text string) (Family, error) {
+	if f := Family(text); f == IPv4 || f == IPv6 {
+		return f, nil
+	}
+	return "", fmt.Errorf("family=%s: give %s or %s", text, IPv4, IPv6)
+}
+
+func (f Family) protocol() v1.IPFamily {
+	if f == IPv6 {
+		return v1.IPv6Protocol
+	}
+	return v1.IPv4Protocol
+}
+
+// prefixes are the beginnings of the addresses of Services.
+var prefixes = map[Family]map[string]string{
+	IPv4: {"cluster": "10.96.0.", "lb": "203.0.113.", "external": "203.0.113."},
+	IPv6: {"cluster": "fd00:96::", "lb": "2001:db8:cafe::", "external": "2001:db8:cafe::"},
+}
+
+// address is an address of the Service with a number. IPv6 addresses have the same digits at their end.
+func (f Family) address(kind string, n int) string { return prefixes[f][kind] + strconv.Itoa(n) }
+
+// The names of clients in loadBalancerSourceRanges.
+const (
+	clients   = "client"
+	strangers = "stranger"
+)
+
+// sources is the range of the clients of a name.
+func (f Family) sources(who string) string {
+	ranges := map[Family]map[string]string{IPv4: {clients: "192.0.2.0/24", strangers: "192.0.3.0/24"}, IPv6: {clients: "2001:db8::/64", strangers: "2001:db8:3::/64"}}
+	return ranges[f][who]
+}
+
+// Case is a request and its expected outcome.
+type Case struct {
+	Name   string
+	Client string // name of the client host
+	// Target is an address of a Service by its number (cluster/1:80, lb/1:80, external/101:80, with a 6 for IPv6), or of the node
+	// (node:30001, node2:30001); with prefix udp! or sctp!. Or it is check! and the port of a health check at the node.
+	Target string
+	// Want are the names of exactly the hosts that reply; or refused, dropped, or one for any single pod.
+	Want   string
+	Source string // client address that the hosts see: itself or node; empty if unspecified
+
+	NFTables     string // outcome of kube-proxy in this mode where it differs
+	IPVS         string
+	Promised     string // what the API promises, where Want is what the bundled proxier does instead
+	WaitForDrain bool   // the bundled proxier keeps an address, and refuses, until its drains end
+	Both         bool   // the Service has both families
+	Own          bool   // no promise: it depends on a flag or an annotation of a proxy
+	Features     []string
+}
+
+// Blocked is the outcome of a connection that is refused or dropped.
+const Blocked = "blocked"
+
+// Promise is what every proxy should do.
+func (c Case) Promise() string {
+	if c.Promised != "" {
+		return c.Promised
+	}
+	return c.Want
+}
+
+// resolve returns the protocol and the address of a target.
+func (f Family) resolve(target string) (protocol string, to netip.AddrPort, err error) {
+	protocol, rest, other := strings.Cut(target, "!")
+	if !other {
+		protocol, rest = "tcp", target
+	}
+	host, port, _ := strings.Cut(rest, ":")
+	if protocol == "check" {
+		host, port = "node", rest
+	}
+	kind, number, _ := strings.Cut(host, "/")
+	if six, is := strings.CutSuffix(kind, "6"); is {
+		kind, f = six, IPv6
+	}
+	nodes := map[Family]map[string]string{IPv4: {"node": nodeAddr, "node2": nodeSecond}, IPv6: {"node": nodeAddr6, "node2": nodeOther6}}
+	text := nodes[f][kind]
+	if text == "" {
+		text = prefixes[f][kind] + number
+	}
+	to, err = netip.ParseAddrPort("[" + text + "]:" + port)
+	if err != nil {
+		to, err = netip.ParseAddrPort(text + ":" + port)
+	}
+	return protocol, to, err
+}
+
+// Check runs a case and returns what it saw, with the outcome that is wanted.
+func (w *Testbed) Check(q Case, want string) (record.Check, error) {
+	protocol, to, err := w.family.resolve(q.Target)
+	if err != nil {
+		return record.Check{}, fmt.Errorf("the case %s: %w", q.Name, err)
+	}
+	c := record.Check{Client: q.Client, Target: protocol + " " + to.String(), Want: want, Source: q.Source}
+	switch {
+	case protocol == "check":
+		c.Got = w.healthCheck(to)
+	case protocol == "sctp" && w.sctp != nil:
+		c.Got = record.Unsupported
+	default:
+		c.Got, c.Seen = w.measure(q.Client, protocol, to)
+	}
+	return c, nil
+}
+
+// Holds reports whether a check saw what was wanted.
+func Holds(c record.Check) bool {
+	alone := c.Got == "a" || c.Got == "b" || c.Got == "r"
+	got := c.Got == c.Want || c.Want == "one" && alone || c.Want == Blocked && (c.Got == "refused" || c.Got == "dropped")
+	return got && (c.Source == "" || c.Seen == "" || c.Seen == c.Source)
+}
+
+// changeWithin is the time that a proxy has for a change, and drainWithin for one that waits for drains.
+const (
+	serveWithin  = time.Minute
+	changeWithin = time.Minute
+	drainWithin  = 5 * time.Minute
+)
+
+// WaitFor checks a case until it holds or its time is over, and returns the last check.
+func (w *Testbed) WaitFor(ctx context.Context, q Case, want string, within time.Duration) (c record.Check, err error) {
+	for deadline := time.Now().Add(within); ; {
+		if c, err = w.Check(q, want); err != nil || Holds(c) || time.Now().After(deadline) {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return c, context.Cause(ctx)
+		case <-time.After(time.Second): // interval of the checks
+		}
+	}
+}
+
+// Served is the first case that holds when a proxy has programmed the Services.
+var Served = Case{Name: "the first Service is served", Client: "c", Target: "cluster/1:80", Want: "a b r"}
+
+// Before is what holds without a proxy: a check that always passes would prove nothing.
+var Before = Case{Name: "no proxy", Client: "client", Target: "lb/1:80", Want: "dropped"}
+
+// Config is what a run of all checks needs.
+type Config struct {
+	Dir      string
+	Family   Family
+	Subject  subject.Config // its programs, environment, recorder and clock
+	Progress func(checks int)
+}
+
+// Run makes a testbed, starts the proxy and records each check. Checks that do not hold are no errors.
+func Run(ctx context.Context, c Config) (err error) {
+	w, err := Open(ctx, c.Dir, c.Family)
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if err != nil {
+		return err
+	}
+	if got, err := w.Check(Before, Before.Want); err != nil || !Holds(got) {
+		return fmt.Errorf("before a proxy was started the Services are reachable (%+v): the checks would prove nothing: %w", got, err)
+	}
+	if err := w.Start(ctx, c.Subject); err != nil {
+		return err
+	}
+	if _, err := w.WaitFor(ctx, Served, Served.Want, serveWithin); err != nil {
+		return err
+	}
+	r := recorder{c, w, 0}
+	for _, q := range Cases {
+		if err := r.check(ctx, q, 0); err != nil {
+			return err
+		}
+	}
+	for _, change := range Changes {
+		if err := change.Apply(w); err != nil {
+			return err
+		}
+		for _, q := range change.Cases {
+			within := changeWithin
+			if q.WaitForDrain {
+				within = drainWithin
+			}
+			if err := r.check(ctx, q, within); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// recorder records checks.
+type recorder struct {
+	Config
+	w *Testbed
+	n int
+}
+
+func (r *recorder) check(ctx context.Context, q Case, within time.Duration) error {
+	if q.Own || q.Both && r.Family != IPv4 {
+		return nil
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	got, err := r.w.WaitFor(ctx, q, q.Promise(), within)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s: %s from %s: %s", q.Name, got.Target, got.Client, got.Got)
+	r.Subject.Recorder.Event(record.Event{At: r.Subject.Now(), Node: nodeName, Object: q.Name, Text: text, Body: got})
+	r.n++
+	r.Progress(r.n)
+	return nil
+}

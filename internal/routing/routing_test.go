@@ -1,0 +1,99 @@
+package routing
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/record"
+)
+
+// Each case has a name of its own, a client that exists, features, and a target that both families resolve to different addresses.
+func TestCasesAreComplete(t *testing.T) {
+	all := slices.Clone(Cases)
+	for _, c := range Changes {
+		all = append(all, c.Cases...)
+	}
+	names := map[string]bool{}
+	clients := []string{"node"}
+	for _, h := range hosts() {
+		clients = append(clients, h.name)
+	}
+	for _, q := range all {
+		if names[q.Name] || len(q.Features) == 0 || q.Want == "" || !slices.Contains(clients, q.Client) {
+			t.Errorf("%+v is not complete, or its name is taken", q)
+		}
+		names[q.Name] = true
+		protocol, four, err4 := IPv4.resolve(q.Target)
+		_, six, err6 := IPv6.resolve(q.Target)
+		if err4 != nil || err6 != nil || !six.Addr().Is6() || !q.Both && !four.Addr().Is4() || protocol == "" {
+			t.Errorf("%s: %s is %v or %v: %v %v", q.Name, q.Target, four, six, err4, err6)
+		}
+	}
+	if _, _, err := IPv4.resolve("nowhere/1:80"); err == nil {
+		t.Error("an unknown target has an address")
+	}
+}
+
+// The Services of a family have addresses of that family, and number 1 to 61 at their end.
+func TestServicesHaveTheirFamily(t *testing.T) {
+	for f, protocol := range map[Family]v1.IPFamily{IPv4: v1.IPv4Protocol, IPv6: v1.IPv6Protocol} {
+		services := 0
+		for _, o := range f.services() {
+			s, is := o.(*v1.Service)
+			if !is {
+				continue
+			}
+			services++
+			if s.Spec.IPFamilies[0] != protocol || strings.Contains(s.Spec.ClusterIP, ":") != (f == IPv6) {
+				t.Errorf("%s: %s has %v and %s", f, s.Name, s.Spec.IPFamilies, s.Spec.ClusterIP)
+			}
+			for _, r := range s.Spec.LoadBalancerSourceRanges {
+				if strings.Contains(r, ":") != (f == IPv6) || r == "" {
+					t.Errorf("%s: %s admits %q", f, s.Name, r)
+				}
+			}
+		}
+		if services < 30 {
+			t.Errorf("%s has %d Services", f, services)
+		}
+	}
+}
+
+func TestHolds(t *testing.T) {
+	for _, c := range []struct {
+		check record.Check
+		holds bool
+	}{
+		{record.Check{Want: "a b", Got: "a b"}, true},
+		{record.Check{Want: "a b", Got: "a"}, false},
+		{record.Check{Want: "a", Got: "a dropped"}, false},
+		{record.Check{Want: "one", Got: "b"}, true},
+		{record.Check{Want: "one", Got: "a b"}, false},
+		{record.Check{Want: "one", Got: "dropped"}, false},
+		{record.Check{Want: "dropped", Got: "refused"}, false},
+		{record.Check{Want: Blocked, Got: "refused"}, true},
+		{record.Check{Want: Blocked, Got: "host"}, false},
+		{record.Check{Want: "a", Got: "a", Source: "itself", Seen: "itself"}, true},
+		{record.Check{Want: "a", Got: "a", Source: "itself", Seen: "node"}, false},
+		{record.Check{Want: "a", Got: "a", Source: "itself", Seen: "itself node"}, false},
+		{record.Check{Want: "a", Got: record.Unsupported}, false},
+	} {
+		if Holds(c.check) != c.holds {
+			t.Errorf("%+v holds: %v", c.check, !c.holds)
+		}
+	}
+}
+
+func TestFamiliesAreRead(t *testing.T) {
+	for _, text := range []string{"", "ipv5", "dual", "IPv4"} {
+		if f, err := ParseFamily(text); err == nil {
+			t.Errorf("%q is the family %s", text, f)
+		}
+	}
+	if f, err := ParseFamily("ipv6"); err != nil || f != IPv6 {
+		t.Errorf("ipv6 is %s: %v", f, err)
+	}
+}

@@ -1,0 +1,281 @@
+package routing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/topology"
+)
+
+// host is a client, a pod, or the node itself.
+type host struct {
+	name      string
+	addrs     []string // IPv4 before IPv6
+	nodeAddrs []string // addresses of the node's end of the link; the first of each family is the gateway
+	nodeName  string   // node of a pod; empty for a client
+	ns        *topology.Namespace
+}
+
+// The node's primary addresses are on its link to client. Pod c is a client only; pod r is on another node.
+const (
+	nodeName               = "node-1"
+	zone                   = "zone-1"
+	nodeAddr, nodeAddr6    = "192.0.2.1", "2001:db8::1"
+	nodeSecond, nodeOther6 = "198.51.100.1", "2001:db8:2::1"
+)
+
+func hosts() []*host {
+	return []*host{
+		{name: "client", addrs: []string{"192.0.2.2", "2001:db8::2"}, nodeAddrs: []string{nodeAddr, nodeAddr6, nodeSecond, nodeOther6}},
+		{name: "stranger", addrs: []string{"192.0.3.2", "2001:db8:3::2"}, nodeAddrs: []string{"192.0.3.1", "2001:db8:3::1"}},
+		{name: "a", addrs: []string{"10.244.1.1", "fd00:244:0:1::1"}, nodeAddrs: []string{"10.244.1.254", "fd00:244:0:1::fe"}, nodeName: nodeName},
+		{name: "b", addrs: []string{"10.244.2.1", "fd00:244:0:2::1"}, nodeAddrs: []string{"10.244.2.254", "fd00:244:0:2::fe"}, nodeName: nodeName},
+		{name: "c", addrs: []string{"10.244.3.1", "fd00:244:0:3::1"}, nodeAddrs: []string{"10.244.3.254", "fd00:244:0:3::fe"}, nodeName: nodeName},
+		{name: "r", addrs: []string{"10.244.9.1", "fd00:244:0:9::1"}, nodeAddrs: []string{"10.244.9.254", "fd00:244:0:9::fe"}, nodeName: "node-2"},
+	}
+}
+
+// Testbed is a node with clients and pods, an API server, and a proxy.
+type Testbed struct {
+	family Family
+	dir    string
+	api    *replay.Server
+	node   *topology.Node
+	hosts  map[string]*host
+	procs  *procs.Supervisor
+	sctp   error // why this kernel has no SCTP; nil if it has
+
+	kubeconfig string
+	closers    []func() error
+}
+
+// Open makes a node in a network namespace of its own, with its neighbours, and applies all Services. It needs root in a user
+// namespace. dir is for the files and logs of its programs. Close must follow, also after an error.
+func Open(ctx context.Context, dir string, f Family) (*Testbed, error) {
+	w := &Testbed{family: f, dir: dir, api: replay.New(), hosts: map[string]*host{}}
+	for _, step := range []func(context.Context) error{w.makeNode, w.serveAPI, w.makeHosts, w.describeNode} {
+		if err := step(ctx); err != nil {
+			return w, fmt.Errorf("making the node for the checks of Services: %w", err)
+		}
+	}
+	return w, w.Apply(f.services()...)
+}
+
+// Close ends all programs and removes the namespaces.
+func (w *Testbed) Close() error {
+	if w.procs != nil {
+		w.procs.StopAll(5 * time.Second)
+	}
+	var all []error
+	for _, closer := range slices.Backward(w.closers) {
+		all = append(all, closer())
+	}
+	w.closers = nil
+	return errors.Join(all...)
+}
+
+// sysctls of the node. Without the limits of ICMP a refusal is not lost.
+var nodeSysctls = map[string]string{"ipv4/ip_forward": "1", "ipv4/icmp_ratelimit": "0", "ipv6/conf/all/forwarding": "1", "ipv6/icmp/ratelimit": "0"}
+
+func (w *Testbed) makeNode(context.Context) (err error) {
+	if err := os.MkdirAll(w.dir, 0o755); err != nil {
+		return err
+	}
+	if w.procs, err = procs.New(filepath.Join(w.dir, "logs")); err != nil {
+		return err
+	}
+	ns, err := w.namespace(nodeName)
+	if err != nil {
+		return err
+	}
+	w.node = &topology.Node{Namespace: ns, Number: 1, Addr: netip.MustParseAddr(nodeAddr), PodCIDR: netip.MustParsePrefix("10.244.0.0/16")}
+	return ns.Do(func() error {
+		err := up("lo")
+		for path, value := range nodeSysctls {
+			err = errors.Join(err, sysctl(path, value))
+		}
+		return err
+	})
+}
+
+// namespace makes a namespace whose IPv6 addresses are usable at once. It forwards nothing, although new namespaces inherit that.
+func (w *Testbed) namespace(name string) (*topology.Namespace, error) {
+	ns, err := topology.NewNamespace(name)
+	if err != nil {
+		return nil, err
+	}
+	w.closers = append(w.closers, ns.Close)
+	return ns, ns.Do(func() error {
+		return errors.Join(sysctl("ipv4/ip_forward", "0"), sysctl("ipv6/conf/all/accept_dad", "0"), sysctl("ipv6/conf/default/accept_dad", "0"))
+	})
+}
+
+func sysctl(path, value string) error {
+	return os.WriteFile("/proc/sys/net/"+path, []byte(value), 0o644)
+}
+
+func up(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", name, err)
+	}
+	return netlink.LinkSetUp(link)
+}
+
+// serveAPI serves the API on the node's loopback, and writes a kubeconfig for it.
+func (w *Testbed) serveAPI(ctx context.Context) error {
+	l, err := w.node.Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	serving, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- w.api.Serve(serving, l) }()
+	w.closers = append(w.closers, func() error { cancel(); <-served; return nil })
+	w.kubeconfig = filepath.Join(w.dir, "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"lab","clusters":[{"name":"lab","cluster":{"server":"http://%s"}}],
+"users":[{"name":"lab","user":{}}],"contexts":[{"name":"lab","context":{"cluster":"lab","user":"lab"}}]}`, l.Addr())
+	return os.WriteFile(w.kubeconfig, []byte(text), 0o600)
+}
+
+// makeHosts connects the clients and pods to the node, and starts the servers of the pods and of the node.
+func (w *Testbed) makeHosts(ctx context.Context) error {
+	for _, h := range hosts() {
+		if err := w.connect(h); err != nil {
+			return fmt.Errorf("connecting %s: %w", h.name, err)
+		}
+		w.hosts[h.name] = h
+		if h.nodeName != "" {
+			if err := w.servePod(ctx, h); err != nil {
+				return fmt.Errorf("serving at pod %s: %w", h.name, err)
+			}
+		}
+	}
+	w.hosts["node"] = &host{name: "node", ns: w.node.Namespace}
+	// Like a real node, it has default routes, so that its own packets to virtual addresses have an output device.
+	err := w.node.Do(func() error {
+		link, err := netlink.LinkByName("client")
+		for _, gateway := range w.hosts["client"].addrs {
+			if err == nil {
+				err = netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(gateway)})
+			}
+		}
+		return err
+	})
+	return errors.Join(err, w.serveHostPort(ctx))
+}
+
+// connect makes a host's namespace and its link to the node.
+func (w *Testbed) connect(h *host) (err error) {
+	if h.ns, err = w.namespace(h.name); err != nil {
+		return err
+	}
+	err = w.node.Do(func() error {
+		veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: h.name}, PeerName: "eth0", PeerNamespace: netlink.NsFd(h.ns.Fd())}
+		return errors.Join(netlink.LinkAdd(veth), up(h.name), addAddrs(h.name, h.nodeAddrs))
+	})
+	if err != nil {
+		return err
+	}
+	return h.ns.Do(func() error {
+		err := errors.Join(up("lo"), up("eth0"), addAddrs("eth0", h.addrs))
+		routed := map[bool]bool{}
+		for _, gateway := range h.nodeAddrs {
+			if six := netip.MustParseAddr(gateway).Is6(); !routed[six] {
+				routed[six] = true
+				err = errors.Join(err, netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(gateway)}))
+			}
+		}
+		return err
+	})
+}
+
+// addAddrs adds addresses to a device, with prefixes of /24 and /64.
+func addAddrs(name string, addrs []string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", name, err)
+	}
+	for _, text := range addrs {
+		bits := "/24"
+		if netip.MustParseAddr(text).Is6() {
+			bits = "/64"
+		}
+		addr, err := netlink.ParseAddr(text + bits)
+		if err != nil {
+			return err
+		}
+		addr.Flags = unix.IFA_F_NODAD
+		if err := netlink.AddrAdd(link, addr); err != nil {
+			return fmt.Errorf("adding %s to %s: %w", text, name, err)
+		}
+	}
+	return nil
+}
+
+func (w *Testbed) describeNode(context.Context) error {
+	this := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{v1.LabelTopologyZone: zone}}}
+	addrs := []string{nodeAddr, nodeAddr6}
+	if w.family == IPv6 {
+		slices.Reverse(addrs) // the first one is of the node's primary family
+	}
+	for _, a := range addrs {
+		this.Status.Addresses = append(this.Status.Addresses, v1.NodeAddress{Type: v1.NodeInternalIP, Address: a})
+	}
+	return w.Apply(this)
+}
+
+// Apply makes or replaces objects.
+func (w *Testbed) Apply(objects ...runtime.Object) error {
+	for _, o := range objects {
+		if _, err := w.api.Apply(o); err != nil {
+			return fmt.Errorf("applying an object: %w", err)
+		}
+	}
+	return nil
+}
+
+// Start starts the proxy of the node and waits until it is ready. Its programs are those of c, and its flags too.
+func (w *Testbed) Start(ctx context.Context, c subject.Config) error {
+	c.Net, c.Procs, c.Kubeconfig = &topology.Network{Nodes: []*topology.Node{w.node}}, w.procs, w.kubeconfig
+	if c.ClusterCIDR == "" && c.Programs[0].Spec.DualStack() {
+		c.ClusterCIDR = podRanges
+	}
+	fleet, err := subject.NewFleet(c)
+	if err != nil {
+		return err
+	}
+	return fleet.StartAll(ctx)
+}
+
+// podRanges are the ranges of all pods, of both families.
+const podRanges = "10.244.0.0/16,fd00:244::/48"
+
+// nameOf returns the name of the host with an address.
+func (w *Testbed) nameOf(addr string) string {
+	for name, h := range w.hosts {
+		if slices.Contains(h.addrs, addr) {
+			return name
+		}
+		if slices.Contains(h.nodeAddrs, addr) {
+			return "node"
+		}
+	}
+	return "unknown host " + addr
+}

@@ -1,0 +1,131 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hitless/hitless/internal/routing"
+	"github.com/hitless/hitless/record"
+)
+
+// routingRun is the run of all checks of a family.
+func routingRun(f routing.Family) *Run {
+	return &Run{Name: "routing-" + string(f), Scenario: "routing", Set: set("family", string(f))}
+}
+
+// routings are the specs of routing: each case of package routing that is a promise, in each family.
+var routings = sync.OnceValue(func() (all []Spec) {
+	for _, family := range []routing.Family{routing.IPv4, routing.IPv6} {
+		run := routingRun(family)
+		cases := slices.Clone(routing.Cases)
+		for _, change := range routing.Changes {
+			cases = append(cases, change.Cases...)
+		}
+		for _, q := range cases {
+			if q.Own || q.Both && family != routing.IPv4 {
+				continue
+			}
+			s := Spec{Name: string(family) + " " + q.Name, Promise: promiseOf(q), Source: sourceOf(q), Level: levelOf(q), Kind: Routing, Family: Family(family),
+				Features: q.Features, Run: run, check: q.Name}
+			if q.Both {
+				s.Name, s.Family = "dual-stack "+q.Name, DualStack
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+})
+
+// promiseOf says in words what a case wants.
+func promiseOf(q routing.Case) string {
+	from := map[string]string{"c": "a pod", "a": "pod a", "node": "the node", "client": "a client outside", "stranger": "another client outside"}[q.Client]
+	text := fmt.Sprintf("from %s to %s, ", from, q.Target)
+	switch want := q.Promise(); want {
+	case "refused", "dropped":
+		text += "connections are " + want
+	case routing.Blocked:
+		text += "connections are refused or dropped"
+	case "one":
+		text += "one pod answers all connections"
+	case "host":
+		text += "the node's program answers"
+	default:
+		if _, health, is := strings.Cut(q.Target, "check!"); is {
+			return fmt.Sprintf("the health check at port %s answers %s", health, want)
+		}
+		text += "exactly these pods answer: " + want
+	}
+	switch q.Source {
+	case "itself":
+		text += "; they see the client's address"
+	case "node":
+		text += "; they see the node's address"
+	}
+	return text
+}
+
+// sources are the sources of promises by feature. The first feature of a case decides.
+var sources = map[string]string{
+	"cluster-ip":             "ServiceSpec.clusterIP",
+	"node-port":              "ServicePort.nodePort",
+	"load-balancer":          "ServiceStatus.loadBalancer",
+	"external-ip":            "ServiceSpec.externalIPs",
+	"external-policy-local":  "ServiceSpec.externalTrafficPolicy",
+	"internal-policy-local":  "ServiceSpec.internalTrafficPolicy (KEP-2086)",
+	"endpoints":              "EndpointConditions.ready",
+	"terminating-endpoints":  "EndpointConditions.serving and terminating (KEP-1669)",
+	"affinity":               "ServiceSpec.sessionAffinity",
+	"source-ranges":          "ServiceSpec.loadBalancerSourceRanges",
+	"health-check-node-port": "ServiceSpec.healthCheckNodePort",
+	"hints":                  "EndpointHints.forZones (KEP-2433)",
+	"traffic-distribution":   "EndpointHints.forNodes (KEP-3015)",
+	"ip-mode":                "LoadBalancerIngress.ipMode (KEP-1860)",
+	"service-proxy-name":     "label service.kubernetes.io/service-proxy-name (KEP-2447)",
+	"udp":                    "ServicePort.protocol",
+	"sctp":                   "ServicePort.protocol (KEP-614)",
+	"ports":                  "ServiceSpec.ports",
+	"hairpin":                "ServiceSpec.clusterIP: pods reach themselves through their Service",
+	"host-isolation":         "ServiceSpec.ports: a virtual address serves its ports, and no program of the node",
+	"policy-change":          "ServiceSpec: these fields may change while the Service is in use",
+	"removed-flows":          "ServiceSpec.clusterIP: the address of a deleted Service leads nowhere",
+}
+
+func sourceOf(q routing.Case) string { return sources[q.Features[0]] }
+
+// optional are the features whose promises are extended.
+var optional = []string{"hints", "traffic-distribution", "sctp", "ip-mode", "service-proxy-name", "host-isolation"}
+
+// levelOf is extended for optional features, and for what the bundled proxier does otherwise, as docs/proxier.md explains.
+func levelOf(q routing.Case) Level {
+	if q.Promised != "" || slices.ContainsFunc(q.Features, func(f string) bool { return slices.Contains(optional, f) }) {
+		return Extended
+	}
+	return Core
+}
+
+// judgeCheck judges a routing spec by its check in the record.
+func (s Spec) judgeCheck(h *record.History) (outcome, error) {
+	for e, err := range h.Events() {
+		if err != nil {
+			return outcome{}, err
+		}
+		c, is := e.Body.(record.Check)
+		if !is || e.Object != s.check {
+			continue
+		}
+		switch {
+		case c.Got == record.Unsupported:
+			return outcome{Skipped, []string{"this kernel cannot make the check: it has no SCTP"}}, nil
+		case routing.Holds(c):
+			return outcome{State: Passed}, nil
+		}
+		text := fmt.Sprintf("from %s to %s: %s, want %s", c.Client, c.Target, c.Got, c.Want)
+		if c.Source != "" && c.Seen != c.Source {
+			text += fmt.Sprintf("; seen as %q, want %q", c.Seen, c.Source)
+		}
+		return outcome{Failed, []string{text}}, nil
+	}
+	return outcome{Invalid, []string{"the record has no check " + s.check}}, nil
+}
