@@ -15,6 +15,7 @@ import (
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites/conformance"
 )
 
@@ -156,4 +157,38 @@ func printConformance(out io.Writer, r *conformance.Report, dir string) {
 		fmt.Fprintf(out, "profile %-8s  %s\n", p.Name, p.Result)
 	}
 	fmt.Fprintf(out, "report            %s\n", filepath.Join(dir, conformance.PageFile))
+}
+
+func conformanceReportCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "conformance DIR...",
+		Short: "Compare the conformance of many subjects, or join the shards of one call",
+		Long: `Read the conformance.yaml of each folder, and print a matrix: features as rows, subjects as columns. All shards of one call are
+joined to one report first. With --out the folder gets matrix.html, which names the failed specs and the last version without the
+failure, and conformance.yaml and conformance.html of a single subject.`,
+		Example: `  hitless report conformance out/bundled out/nftables --out out/matrix
+  hitless report conformance out/shard-* --out out/whole`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			all, err := conformance.ReadAll(cmd.Context(), dirs)
+			if err != nil {
+				return err
+			}
+			m, err := conformance.NewMatrix(all)
+			if err != nil {
+				return err
+			}
+			if err := m.WriteText(cmd.OutOrStdout()); err != nil || out == "" {
+				return err
+			}
+			folder, err := reports.Lock(out, "hitless report conformance")
+			if err != nil {
+				return err
+			}
+			return errors.Join(conformance.WriteMatrix(out, m, all), folder.Close())
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "folder for matrix.html, and for the report of joined shards")
+	return cmd
 }

@@ -86,7 +86,7 @@ more:
 			return reportAgain(cmd, args[0], verify, options)
 		},
 	}
-	cmd.AddCommand(serveCommand())
+	cmd.AddCommand(serveCommand(), conformanceReportCommand())
 	cmd.Flags().StringVar(&format, "format", "", "print in this `FORM` and write nothing: "+strings.Join(formNames(), ", "))
 	flags.Words(cmd.Flags(), "format", formNames()...)
 	verifyFlag(cmd.Flags(), &verify)

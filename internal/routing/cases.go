@@ -12,7 +12,7 @@ var Cases = []Case{
 	{Name: "cluster IP", Client: "c", Target: "cluster/1:80", Want: "a b r", Source: "itself", Features: []string{"cluster-ip"}},
 	{Name: "cluster IP, from the node", Client: "node", Target: "cluster/1:80", Want: "a b r", Source: "node", Features: []string{"cluster-ip"}},
 	{Name: "cluster IP, from outside: masqueraded", Client: "client", Target: "cluster/1:80", Want: "a b r", Source: "node", Features: []string{"cluster-ip"}},
-	{Name: "port that the Service lacks", Client: "client", Target: "cluster/1:81", Want: "refused", Features: []string{"ports", "cluster-ip"}},
+	{Name: "port that the Service lacks", Client: "client", Target: "cluster/1:81", Want: "refused", Features: []string{"ports", "cluster-ip"}, Promised: Blocked},
 	{Name: "NodePort at the primary address", Client: "client", Target: "node:30001", Want: "a b r", Source: "node", Features: []string{"node-port"}},
 	{Name: "NodePort at another address", Client: "client", Target: "node2:30001", Want: "refused", Features: []string{"node-port"}, Own: true},
 	{Name: "load balancer IP", Client: "client", Target: "lb/1:80", Want: "a b r", Source: "node", Features: []string{"load-balancer"}},
@@ -88,7 +88,7 @@ var Cases = []Case{
 	{Name: "dual-stack IPv4, policy Local", Client: "client", Target: "lb/61:80", Want: "a", Source: "itself", Features: []string{"external-policy-local", "load-balancer"}, Both: true},
 
 	{Name: "program of the host", Client: "client", Target: "node:2222", Want: "host", Features: []string{"host-isolation"}},
-	{Name: "program of the host, at a cluster IP", Client: "client", Target: "cluster/1:2222", Want: "refused", Features: []string{"host-isolation"}},
+	{Name: "program of the host, at a cluster IP", Client: "client", Target: "cluster/1:2222", Want: "refused", Features: []string{"host-isolation"}, Promised: Blocked},
 	{Name: "program of the host, at a load balancer IP", Client: "client", Target: "lb/1:2222", Want: "refused", NFTables: "dropped", Features: []string{"host-isolation"}, Promised: Blocked},
 }
 

@@ -45,26 +45,43 @@ func TestWithoutAProxyNothingIsServed(t *testing.T) {
 	}
 }
 
+// checksOf runs all checks of a kube-proxy, whose file an environment variable names.
+func checksOf(t *testing.T, variable, version, mode string, family Family) collected {
+	t.Helper()
+	program := os.Getenv(variable)
+	if program == "" {
+		t.Skipf("%s names no kube-proxy %s", variable, version)
+	}
+	checks, begun := collected{}, time.Now()
+	c := Config{Dir: t.TempDir(), Family: family, Progress: func(int) {}, Subject: subject.Config{Recorder: checks, Now: func() time.Duration { return time.Since(begun) },
+		Programs: []subject.Program{{Spec: subject.Spec{Name: "kube-proxy", Version: version, Mode: mode}, Path: program}}}}
+	if err := Run(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if len(checks) < 60 {
+		t.Errorf("%s: %d checks", family, len(checks))
+	}
+	return checks
+}
+
 // kube-proxy in mode nftables keeps all promises in both families.
 func TestKubeProxyKeepsAllPromises(t *testing.T) {
-	program := os.Getenv("HITLESS_KUBE_PROXY")
-	if program == "" {
-		t.Skip("HITLESS_KUBE_PROXY names no kube-proxy v1.37.1")
-	}
 	for _, family := range []Family{IPv4, IPv6} {
-		checks, begun := collected{}, time.Now()
-		c := Config{Dir: t.TempDir(), Family: family, Progress: func(int) {}, Subject: subject.Config{Recorder: checks, Now: func() time.Duration { return time.Since(begun) },
-			Programs: []subject.Program{{Spec: subject.Spec{Name: "kube-proxy", Version: "v1.37.1", Mode: "nftables"}, Path: program, Fallback: "on"}}}}
-		if err := Run(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
-		if len(checks) < 60 {
-			t.Errorf("%s: %d checks", family, len(checks))
-		}
-		for name, check := range checks {
+		for name, check := range checksOf(t, "HITLESS_KUBE_PROXY", "v1.37.1", "nftables", family) {
 			if !Holds(check) && check.Got != record.Unsupported {
 				t.Errorf("%s, %s: %+v", family, name, check)
 			}
+		}
+	}
+}
+
+// The red twin: v1.25.3 uses no terminating endpoints (KEP-1669) and no hints for nodes (KEP-3015), and knows no ipMode (KEP-1860).
+func TestAnOldKubeProxyBreaksPromises(t *testing.T) {
+	checks := checksOf(t, "HITLESS_OLD_KUBE_PROXY", "v1.25.3", "iptables", IPv4)
+	for name, holds := range map[string]bool{"cluster IP": true, "policy Local": true, "affinity": true, "policy Local, health": true,
+		"no ready endpoint, one terminating and serving": false, "node hints": false, "load balancer with ipMode Proxy (KEP-1860)": false} {
+		if check, has := checks[name]; !has || Holds(check) != holds {
+			t.Errorf("%s holds: %v; %+v", name, !holds, check)
 		}
 	}
 }

@@ -97,9 +97,9 @@ func sourceOf(q routing.Case) string { return sources[q.Features[0]] }
 // optional are the features whose promises are extended.
 var optional = []string{"hints", "traffic-distribution", "sctp", "ip-mode", "service-proxy-name", "host-isolation"}
 
-// levelOf is extended for optional features, and for what the bundled proxier does otherwise, as docs/proxier.md explains.
+// levelOf is extended for optional features, and for what the bundled proxier does otherwise, as docs/conformance.md explains.
 func levelOf(q routing.Case) Level {
-	if q.Promised != "" || slices.ContainsFunc(q.Features, func(f string) bool { return slices.Contains(optional, f) }) {
+	if q.Promised != "" && q.Promised != routing.Blocked || slices.ContainsFunc(q.Features, func(f string) bool { return slices.Contains(optional, f) }) {
 		return Extended
 	}
 	return Core

@@ -1,0 +1,248 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/hitless/hitless/internal/cache"
+)
+
+// MatrixFile is the page of the matrix of many subjects.
+const MatrixFile = "matrix.html"
+
+//go:embed matrix.html
+var matrixText string
+
+var matrixTemplate = template.Must(template.New("matrix").Parse(matrixText))
+
+// Matrix has features as rows and subjects as columns.
+type Matrix struct {
+	Subjects []string
+	Rows     []Row
+}
+
+// Row is a feature.
+type Row struct {
+	Feature, Meaning string
+	Cells            []Cell
+}
+
+// Cell is what a subject does of a feature.
+type Cell struct {
+	State  string // supported, failed, undecided, or empty: no spec
+	Failed []string
+	Since  string // the subject of an earlier version of the same mode after which it failed first; empty for unknown
+}
+
+// Text is the cell as one line.
+func (c Cell) Text() string {
+	text := c.State
+	if len(c.Failed) > 0 {
+		text += ": " + strings.Join(c.Failed, ", ")
+	}
+	if c.Since != "" {
+		text += " (not in " + c.Since + ")"
+	}
+	return text
+}
+
+// Join joins the reports of the shards of one call to one report. Other reports stay alone. An incomplete set of shards, or shards of
+// different calls, are errors.
+func Join(all []*Report) ([]*Report, error) {
+	var whole []*Report
+	parts := map[string][]*Report{}
+	for _, r := range all {
+		if r.Selected.Shard == "" {
+			whole = append(whole, r)
+			continue
+		}
+		_, of, _ := strings.Cut(r.Selected.Shard, "/")
+		key := fmt.Sprintf("%s, seed %d, %s, labels %q, focus %q, skip %q, program %.8s, %s shards", r.Implementation.Subject, r.Seed, r.Command,
+			r.Selected.Labels, r.Selected.Focus, r.Selected.Skip, r.Program, of)
+		parts[key] = append(parts[key], r)
+	}
+	for _, key := range slices.Sorted(maps.Keys(parts)) {
+		r, err := joinShards(parts[key])
+		if err != nil {
+			return nil, fmt.Errorf("joining the shards of %s: %w", key, err)
+		}
+		whole = append(whole, r)
+	}
+	return whole, nil
+}
+
+func joinShards(parts []*Report) (*Report, error) {
+	shard, err := ParseShard(parts[0].Selected.Shard)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	bySpec := map[string]Result{}
+	joined := *parts[0]
+	joined.Selected.Shard, joined.Specs = "", nil
+	for _, p := range parts {
+		if seen[p.Selected.Shard] {
+			return nil, fmt.Errorf("shard %s is given twice", p.Selected.Shard)
+		}
+		seen[p.Selected.Shard] = true
+		if p.Ended != "" {
+			joined.Ended = p.Ended
+		}
+		if joined.Implementation.Name == "" { // that shard ran nothing
+			joined.Implementation, joined.Site = p.Implementation, p.Site
+		}
+		for _, s := range p.Specs {
+			bySpec[s.Name] = s
+		}
+	}
+	if len(seen) != shard.Of {
+		return nil, fmt.Errorf("%d of %d shards are given", len(seen), shard.Of)
+	}
+	for _, s := range Catalog() {
+		if r, has := bySpec[s.Name]; has {
+			joined.Specs = append(joined.Specs, r)
+			delete(bySpec, s.Name)
+		}
+	}
+	if len(bySpec) > 0 || len(joined.Specs) != joined.Selected.Specs {
+		return nil, fmt.Errorf("the shards have %d specs of %d, and %d that this hitless does not know; use the hitless that made them", len(joined.Specs), joined.Selected.Specs, len(bySpec))
+	}
+	joined.conclude()
+	return &joined, nil
+}
+
+// NewMatrix compares reports. Each must be of another subject.
+func NewMatrix(all []*Report) (*Matrix, error) {
+	m := &Matrix{}
+	for _, r := range all {
+		name := r.name()
+		if slices.Contains(m.Subjects, name) {
+			return nil, fmt.Errorf("two reports are of %s: give one of each subject, or all shards of one call", name)
+		}
+		m.Subjects = append(m.Subjects, name)
+	}
+	for _, feature := range slices.Sorted(maps.Keys(features)) {
+		row := Row{Feature: feature, Meaning: features[feature]}
+		known := false
+		for _, r := range all {
+			cell := r.cell(feature)
+			if cell.State == "failed" {
+				cell.Since = lastWithout(all, r, feature)
+			}
+			known = known || cell.State != ""
+			row.Cells = append(row.Cells, cell)
+		}
+		if known {
+			m.Rows = append(m.Rows, row)
+		}
+	}
+	return m, nil
+}
+
+// name is the subject as people call it.
+func (r *Report) name() string {
+	if r.Implementation.Subject != "" {
+		return r.Implementation.Subject
+	}
+	return strings.TrimSpace(strings.Join([]string{r.Implementation.Name, r.Implementation.Version, r.Implementation.Mode}, " "))
+}
+
+func (r *Report) cell(feature string) (c Cell) {
+	passed, others := 0, 0
+	for _, s := range r.Specs {
+		switch {
+		case !slices.Contains(s.Labels, feature):
+		case s.State == Failed:
+			c.Failed = append(c.Failed, s.Name)
+		case s.State == Passed:
+			passed++
+		default:
+			others++
+		}
+	}
+	switch {
+	case len(c.Failed) > 0:
+		c.State = "failed"
+	case others > 0:
+		c.State = "undecided"
+	case passed > 0:
+		c.State = "supported"
+	}
+	return c
+}
+
+// lastWithout is the newest older version of a subject, of the same mode, that supports a feature; empty if there is none.
+func lastWithout(all []*Report, of *Report, feature string) (last string) {
+	best := ""
+	for _, r := range all {
+		same := r.Implementation.Name == of.Implementation.Name && r.Implementation.Mode == of.Implementation.Mode
+		if version := r.Implementation.Version; same && older(version, of.Implementation.Version) && r.cell(feature).State == "supported" && (best == "" || older(best, version)) {
+			best, last = version, r.name()
+		}
+	}
+	return last
+}
+
+// older compares versions such as v1.9.0 and v1.26.0 by their numbers.
+func older(a, b string) bool { return slices.Compare(numbers(a), numbers(b)) < 0 }
+
+func numbers(version string) (all []int) {
+	for part := range strings.SplitSeq(strings.TrimPrefix(version, "v"), ".") {
+		var n int
+		if _, err := fmt.Sscan(part, &n); err != nil {
+			return nil
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// WriteText writes the matrix as a table.
+func (m *Matrix) WriteText(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(append([]string{"FEATURE"}, m.Subjects...), "\t"))
+	for _, row := range m.Rows {
+		words := []string{row.Feature}
+		for _, c := range row.Cells {
+			words = append(words, c.State)
+		}
+		fmt.Fprintln(w, strings.Join(words, "\t"))
+	}
+	return w.Flush()
+}
+
+// ReadAll reads the reports of folders and joins shards.
+func ReadAll(ctx context.Context, dirs []string) ([]*Report, error) {
+	var all []*Report
+	for _, dir := range dirs {
+		r, err := Read(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return Join(all)
+}
+
+// WriteMatrix writes the page of a matrix into an existing folder. A single report is written too: joined shards are one.
+func WriteMatrix(dir string, m *Matrix, all []*Report) error {
+	var page bytes.Buffer
+	if err := matrixTemplate.Execute(&page, m); err != nil {
+		return fmt.Errorf("drawing the matrix: %w", err)
+	}
+	err := cache.WriteFile(filepath.Join(dir, MatrixFile), page.Bytes())
+	if len(all) != 1 {
+		return err
+	}
+	return errors.Join(err, Write(dir, all[0], nil))
+}

@@ -1,0 +1,104 @@
+package conformance
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// The shards of a call, joined, are the report of the whole call. A missing or repeated shard, or one of another seed, is an error.
+func TestJoinedShardsEqualTheWhole(t *testing.T) {
+	filter := "-ginkgo.label-filter=rollout || drain"
+	whole, _, _ := suite(t, "drain:udp-fresh", filter)
+	var dirs []string
+	for _, shard := range []string{"2/3", "1/3", "3/3"} {
+		dir, _, _ := suite(t, "drain:udp-fresh", filter, "-shard="+shard)
+		if r := readReport(t, dir); r.Selected.Shard != shard || r.Selected.Specs <= len(r.Specs) {
+			t.Errorf("shard %s: %+v with %d specs", shard, r.Selected, len(r.Specs))
+		}
+		dirs = append(dirs, dir)
+	}
+	joined, err := ReadAll(t.Context(), dirs)
+	if err != nil || len(joined) != 1 {
+		t.Fatalf("%d reports: %v", len(joined), err)
+	}
+	got, err := encode(joined[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := os.ReadFile(filepath.Join(whole, File)); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the joined shards are not the whole (%v):\n%s", err, got)
+	}
+	other, _, _ := suite(t, "none", filter, "-shard=2/3", "-seed=2")
+	for name, dirs := range map[string][]string{"missing": dirs[:2], "twice": append(slices.Clone(dirs), dirs[0]), "another seed": {dirs[1], dirs[2], other}} {
+		if _, err := ReadAll(t.Context(), dirs); err == nil {
+			t.Errorf("%s: the shards were joined", name)
+		}
+	}
+}
+
+func reportOf(subject, version string, states map[string]State) *Report {
+	r := &Report{Implementation: Implementation{Subject: subject, Name: "kube-proxy", Version: version, Mode: "iptables"}}
+	for _, s := range Catalog() {
+		if state := states[s.Name]; state != "" {
+			r.Specs = append(r.Specs, Result{Name: s.Name, Labels: s.Labels(), State: state})
+		}
+	}
+	return r
+}
+
+func TestTheMatrixSaysWhatFailedAndSinceWhen(t *testing.T) {
+	all := []*Report{
+		reportOf("new", "v1.26.0", map[string]State{"drain new": Failed, "quiet new": Passed}),
+		reportOf("old", "v1.9.0", map[string]State{"drain new": Passed, "quiet new": Skipped}),
+		reportOf("oldest", "v1.8.1", map[string]State{"drain new": Passed}),
+	}
+	m, err := NewMatrix(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cell := func(feature, subject string) Cell {
+		i := slices.IndexFunc(m.Rows, func(r Row) bool { return r.Feature == feature })
+		if i < 0 {
+			t.Fatalf("the matrix has no row %s", feature)
+		}
+		return m.Rows[i].Cells[slices.Index(m.Subjects, subject)]
+	}
+	if c := cell("drain", "new"); c.State != "failed" || !slices.Equal(c.Failed, []string{"drain new"}) || c.Since != "old" {
+		t.Errorf("the new version's drain is %+v", c)
+	}
+	if a, b, c := cell("drain", "old"), cell("undisturbed", "old"), cell("undisturbed", "oldest"); a.State != "supported" || b.State != "undecided" || c.State != "" {
+		t.Errorf("%+v, %+v, %+v", a, b, c)
+	}
+	if slices.ContainsFunc(m.Rows, func(r Row) bool { return r.Feature == "sctp" }) {
+		t.Error("the matrix has a row that no report knows")
+	}
+	if _, err := NewMatrix(append(all, all[0])); err == nil {
+		t.Error("two reports of one subject make a matrix")
+	}
+}
+
+func TestDamagedReportsAreRefused(t *testing.T) {
+	dir, _, _ := suite(t, "none", "-ginkgo.focus= flap ")
+	data, err := os.ReadFile(filepath.Join(dir, File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range [][2]string{{"schemaVersion: 1", "schemaVersion: 2"}, {"kind: ConformanceSuiteReport", "kind: Other"}, {"promise:", "promis:"}, {"seed: 1", "seed: one"}} {
+		damaged := bytes.Replace(data, []byte(change[0]), []byte(change[1]), 1)
+		if err := os.WriteFile(filepath.Join(dir, File), damaged, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(t.Context(), dir); err == nil || bytes.Equal(damaged, data) {
+			t.Errorf("%q for %q was read", change[1], change[0])
+		}
+	}
+	if _, err := Read(t.Context(), t.TempDir()); err == nil {
+		t.Error("a folder without a report was read")
+	}
+}

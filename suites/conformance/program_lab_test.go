@@ -1,0 +1,34 @@
+//go:build lab
+
+package conformance
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/hitless/hitless/suites"
+)
+
+// The program examines the bundled proxier in a lab: it keeps two promises, and breaks the one that docs/proxier.md explains.
+func TestTheProgramExaminesTheBundledProxier(t *testing.T) {
+	program, err := suites.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = suites.RemoveProgram() })
+	dir := t.TempDir()
+	cmd := exec.Command(program, "conformance", "--out", dir, "--focus", "^conformance a Service proxy (quiet new|ipv4 cluster IP|ipv4 policy Local, from a pod):")
+	out, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 1 {
+		t.Fatalf("exit code %d, want 1: %v: %s", code, err, out)
+	}
+	r := readReport(t, dir)
+	for name, want := range map[string]State{"quiet new": Passed, "ipv4 cluster IP": Passed, "ipv4 policy Local, from a pod": Failed} {
+		if got := stateOfSpec(t, r, name); got.State != want || len(got.HistorySha256) != 64 {
+			t.Errorf("%s is %s, want %s: %+v", name, got.State, want, got)
+		}
+	}
+	if r.Implementation.Name != "bundled" || r.Program == "" || r.Site.ControlPlane != "replay" {
+		t.Errorf("the report is about %+v at %+v with %q", r.Implementation, r.Site, r.Program)
+	}
+}
