@@ -1,5 +1,7 @@
 package routing
 
+//lint:file-ignore SA1019 Endpoints are deprecated, and the only thing that kube-proxy up to 1.18 watches
+
 import (
 	"fmt"
 	"strings"
