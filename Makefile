@@ -19,6 +19,9 @@ image: build ## build an OCI image and its bill of materials in out/image, witho
 demo: packages build ## run a rollout behind the bundled IPVS proxier; the report is in out/demo
 	bin/hitless run rollout --out out/demo
 
+# Without it each suite builds its own program.
+lab-test smoke attacks nightly: export HITLESS_PROGRAM = $(CURDIR)/bin/hitless
+
 test: unit lab-test ## all tests but those of `make nightly`, also on real kernels
 
 unit: ## tests without root and VM; SEED=N sets the seed of the property tests

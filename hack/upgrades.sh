@@ -29,7 +29,8 @@ for upgrade in "${upgrades[@]}"; do
     row "$name-back" "${pair[@]}" --set back=on "${brief[@]}"
   done
 done
-for name in ${SUBSET//,/ }; do
+requested=${SUBSET:-}
+for name in ${requested//,/ }; do
   [[ " ${all[*]} " == *" $name "* ]] || { echo "SUBSET names $name; the rows are ${all[*]}" >&2; exit 2; }
 done
 

@@ -52,8 +52,14 @@ func skippedSmoke(specs types.SpecReports) (skipped []string) {
 // Selected reports whether specs with these labels run. BeforeSuite nodes use it to start only the runs that are needed.
 func Selected(l ginkgo.Labels) bool { return l.MatchesLabelFilter(ginkgo.GinkgoLabelFilter()) }
 
-// Program builds the binary that the guests run, once in each suite, so that no stale binary is tested.
+// programVariable names a program that was just built from this tree. `make lab-test` sets it, so that its suites do not build one each.
+const programVariable = "HITLESS_PROGRAM"
+
+// Program returns the binary that the guests run: that of HITLESS_PROGRAM, or a new one, built once in each suite.
 var Program = sync.OnceValues(func() (string, error) {
+	if program := os.Getenv(programVariable); program != "" {
+		return program, nil
+	}
 	dir, err := os.MkdirTemp("", "hitless-suite-")
 	if err != nil {
 		return "", err
@@ -81,8 +87,11 @@ func build(source, program string, flags ...string) error {
 	return nil
 }
 
-// RemoveProgram removes the binary that Program built.
+// RemoveProgram removes the binary if Program built it.
 func RemoveProgram() error {
+	if os.Getenv(programVariable) != "" {
+		return nil
+	}
 	program, err := Program()
 	if err != nil {
 		return nil // the runs have reported the error
