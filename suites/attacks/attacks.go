@@ -29,6 +29,7 @@ type attack struct {
 	earliest string         // phase in which the first failure is; scenario, where it is empty
 	fails    string         // words of the error, of a run that cannot measure
 	smoke    bool
+	excused  bool // the scenario has unavoidable loss
 }
 
 // The lanes.

@@ -27,12 +27,16 @@ func TestAttacks(t *testing.T) {
 
 var runs = suites.Runs{}
 
-// labels are those of a case: smoke for a few, nightly for the others.
-func (a attack) labels() Labels {
+// labels are those of a case: smoke for a few, nightly for the others. The label unavoidable is for scenarios that excuse loss.
+func (a attack) labels() (all Labels) {
+	all = suites.Nightly
 	if a.smoke {
-		return suites.Smoke
+		all = suites.Smoke
 	}
-	return suites.Nightly
+	if a.excused {
+		all = append(Label("unavoidable"), all...)
+	}
+	return all
 }
 
 var _ = BeforeSuite(func() {

@@ -18,11 +18,11 @@ func startHAProxy(ctx context.Context, dir, version, fallback string) *suites.Fu
 }
 
 var _ = Describe("kubernetes#85643 behind HAProxy, which terminates connections", func() {
-	It("drops connections with kube-proxy v1.25.3: one outage per rollout, as long as three health checks", func() {
+	It("drops connections with kube-proxy v1.25.3: one outage, as long as three health checks", func() {
 		name := "1.25.3 HAProxy"
 		expectBug(name)
 		outages := report(name).Lanes[0].Outages
-		Expect(outages).To(HaveLen(2), "successful attempts over the new node do not split the old node's outage")
+		Expect(outages).To(HaveLen(1), "successful attempts over the new node do not split the old node's outage")
 		for _, o := range outages {
 			Expect(o.Node).NotTo(BeEmpty(), "HAProxy's log names the node of attempts without an answer")
 			Expect(o.UpperMs-o.LowerMs).To(BeNumerically("<", 200), "the bounds are close because each node gets its share of the attempts")
