@@ -127,7 +127,9 @@ func planConformance(cmd *cobra.Command, c conformance.Config) error {
 
 // examine runs the suite and turns its report into an exit code.
 func examine(cmd *cobra.Command, c conformance.Config) error {
-	c.Progress = newScreen(cmd.ErrOrStderr()).report
+	shown := newScreen(cmd.ErrOrStderr())
+	shown.brief = true
+	c.Progress = shown.report
 	suite, err := conformance.Register(cmd.Context(), c)
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ type screen struct {
 	now   func() time.Time
 	width func() int // of the terminal in letters; 0 without a terminal, where no last line is drawn
 	begin time.Time
+	brief bool // stages of runs are only in the last line
 
 	mu    sync.Mutex
 	runs  []*shownRun // in order of their names
@@ -74,6 +75,9 @@ func (s *screen) report(e progress.Event) {
 	default:
 		if e.Kind == progress.Stage {
 			s.run(e.Run).stage = e.Text
+		}
+		if s.brief && e.Run != "" {
+			return
 		}
 		redraw := s.drawn
 		s.clear()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/formatter"
 	"github.com/onsi/ginkgo/v2/types"
 
 	"github.com/hitless/hitless/reports"
@@ -25,6 +27,7 @@ type Suite struct {
 	planned []Planned
 	whole   int
 	begun   time.Time
+	tally   *tally
 
 	collector *collector
 	cancel    context.CancelFunc
@@ -49,7 +52,7 @@ func Register(ctx context.Context, c Config) (*Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Suite{ctx: ctx, config: c, planned: planned, whole: whole, begun: time.Now()}
+	s := &Suite{ctx: ctx, config: c, planned: planned, whole: whole, begun: time.Now(), tally: newTally(planned, c.Progress)}
 	ginkgo.SynchronizedBeforeSuite(s.begin, s.join)
 	ginkgo.Describe(container, s.specs)
 	ginkgo.ReportAfterSuite("the report of the suite", s.conclude)
@@ -151,6 +154,7 @@ func (s *Suite) examine(ctx context.Context, p Planned) {
 		ginkgo.Fail(err.Error())
 	}
 	ginkgo.AddReportEntry(entryName, string(data), ginkgo.ReportEntryVisibilityNever)
+	s.tally.judged(p, o)
 	switch o.State {
 	case Passed:
 	case Skipped:
@@ -173,13 +177,13 @@ func (s *Suite) conclude(r ginkgo.Report) {
 	}
 }
 
-// Run runs the registered specs outside of a test, with Ginkgo's output on standard output. The report is that of the specs until an
-// interrupt, which Ginkgo itself handles.
+// Run runs the registered specs outside of a test, where Config.Progress takes the place of Ginkgo's output. The report is that of the
+// specs until an interrupt, which Ginkgo itself handles.
 func (s *Suite) Run(seed int64) (*Report, error) {
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	suite.LabelFilter, suite.FocusStrings, suite.SkipStrings = s.config.Selection.Labels, s.config.Selection.Focus, s.config.Selection.Skip
 	suite.RandomSeed, suite.Timeout, suite.DryRun = seed, longest, s.config.DryRun
-	reporter.Succinct, reporter.NoColor = true, true
+	formatter.ColorableStdOut = io.Discard
 	failed := failure(false)
 	if len(s.planned) == 0 { // of this shard
 		return s.newReport(types.Report{}), nil
