@@ -156,7 +156,7 @@ func examine(cmd *cobra.Command, c conformance.Config) error {
 func printConformance(out io.Writer, r *conformance.Report, dir string) {
 	fmt.Fprintln(out, r.Summary())
 	for _, p := range r.Profiles {
-		fmt.Fprintf(out, "profile %-8s  %s\n", p.Name, p.Result)
+		fmt.Fprintf(out, "profile %-8s  %s, %d of %d specs failed\n", p.Name, p.Result, len(p.Failed), p.Specs())
 	}
 	fmt.Fprintf(out, "report            %s\n", filepath.Join(dir, conformance.PageFile))
 }

@@ -78,12 +78,20 @@ type Selected struct {
 // Profile sums up the specs of a level.
 type Profile struct {
 	Name       Level          `yaml:"name" json:"name"`
-	Result     string         `yaml:"result" json:"result"` // success, failure, or partial: nothing failed, and not all is known
+	Result     string         `yaml:"result" json:"result"` // success, failure, partial (nothing failed, and not all is known), or not selected
 	Statistics map[string]int `yaml:"statistics" json:"statistics"`
 	Failed     []string       `yaml:"failed" json:"failed"`
 	Invalid    []string       `yaml:"invalid" json:"invalid"`
 	Skipped    []string       `yaml:"skipped" json:"skipped"`
 	NotRun     []string       `yaml:"notRun" json:"notRun"`
+}
+
+// Specs is how many specs of the level the report has.
+func (p Profile) Specs() (n int) {
+	for _, count := range p.Statistics {
+		n += count
+	}
+	return n
 }
 
 // Features sorts the features of the specs: a feature is supported if all of its specs passed, and unsupported if one failed.
@@ -203,6 +211,8 @@ func (r *Report) profile(level Level) Profile {
 		}
 	}
 	switch {
+	case p.Specs() == 0:
+		p.Result = "not selected"
 	case len(p.Failed) > 0:
 		p.Result = "failure"
 	case p.Statistics[string(Passed)] == 0 || len(p.Invalid)+len(p.Skipped)+len(p.NotRun) > 0:
