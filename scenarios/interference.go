@@ -302,11 +302,33 @@ func (w *World) dropForTime(ctx context.Context, at time.Duration, node, match s
 	}
 	gone := w.Clock.Now()
 	w.recordInterference(gone, node, "end", "the foreign rule on "+node+" is gone")
-	w.excuseDrop(at, gone, node, staleRule(match, "drop"), share)
 	if packets[staleDrop] == 0 {
 		return errors.New("the foreign rule met no packet: nothing was disturbed")
 	}
+	served, err := w.awaitServing(ctx, node, gone)
+	if err != nil {
+		return err
+	}
+	w.excuseDrop(at, served, node, staleRule(match, "drop"), share)
 	return nil
+}
+
+// awaitServing waits until the node's pods are ready: the rule dropped their readiness probes too. It returns the time at which a proxy must
+// have followed; gone if they were ready then.
+func (w *World) awaitServing(ctx context.Context, node string, gone time.Duration) (time.Duration, error) {
+	was := true
+	err := w.Until(ctx, "the pods on "+node+" to be ready again", w.podReplacementTime(), func(ctx context.Context) (bool, string, error) {
+		pods, err := w.run.main.pods(ctx, w)
+		waiting := slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+			return p.Spec.NodeName == node && p.DeletionTimestamp == nil && !podIsReady(p)
+		})
+		was = was && !waiting
+		return !waiting, "a pod is not ready", err
+	})
+	if err != nil || was {
+		return gone, err
+	}
+	return w.Clock.Now() + followTime, nil
 }
 
 // Second is the value of Meddling for another proxy besides the subject.

@@ -202,3 +202,22 @@ func TestInterferenceIsAnExcuse(t *testing.T) {
 		}
 	}
 }
+
+// A foreign drop rule also drops readiness probes. What it costs ends a second after the pods are ready again.
+func TestDropExcusesUntilThePodsAreReadyAgain(t *testing.T) {
+	s := newStage(t, "interference", map[string]string{"what": "stale-drop", "replicas": "2", "trafficPolicy": "Local", "lasts": "4s"})
+	foreign := &ruleset{own: 3}
+	s.kubelet = func(pod *corev1.Pod, _, ready corev1.ConditionStatus) corev1.ConditionStatus {
+		if pod.Spec.NodeName == "node-1" && len(foreign.rules) > 0 {
+			return corev1.ConditionFalse
+		}
+		return ready
+	}
+	s.world.Site.OfferCommands(foreign)
+	play(t, s, "interference")
+	all := s.excuses(t)
+	expect(t, all, "node node-1")
+	if w := window(all[0]); w <= 5*time.Second || w > 6*time.Second {
+		t.Errorf("a rule of 4 s, and pods that are ready at the next probe, excuse %s; want a second and a probe more", w)
+	}
+}
