@@ -26,6 +26,7 @@ const (
 	MarkedChanges
 	SiteTargets
 	Journal
+	ManyServices
 )
 
 // capabilities describes each capability: its name, its meaning, and what a user does where a site lacks it.
@@ -47,6 +48,7 @@ var capabilities = map[Capability]struct{ name, meaning, advice string }{
 	MarkedChanges:    {"marked changes", "changes of objects of the cluster carry an annotation, so that anyone can undo them", "name a live cluster with --kubeconfig"},
 	SiteTargets:      {"targets of the site", "the site finds the address of a Service itself", "name a live cluster with --kubeconfig"},
 	Journal:          {"a journal", "the site stores the timeline of the run while it happens", "run in a lab"},
+	ManyServices:     {"room for other Services", "the cluster is hitless's own, so that it can have thousands of Services", "a live cluster has Services of its own: leave that out"},
 }
 
 // stepsNeeding lists the steps without a verb that need a capability. The needs of verbs are in needOf.

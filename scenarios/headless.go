@@ -5,6 +5,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -23,23 +24,26 @@ type headless struct {
 }
 
 func (h *headless) create(ctx context.Context, w *World) error {
+	for _, o := range h.objects(w) {
+		if err := w.Cluster.Create(ctx, o); err != nil {
+			_, kind, _ := strings.Cut(fmt.Sprintf("%T", o), ".")
+			return fmt.Errorf("creating the %s of the Service %s: %w", kind, h.name, err)
+		}
+	}
+	return nil
+}
+
+// objects are the Service and its endpoints, in the order of their creation.
+func (h *headless) objects(w *World) []k8s.Object {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: w.namespace()},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP}}}}
 	if h.shape != nil {
 		h.shape(&s.Spec)
 	}
-	if err := w.Cluster.Create(ctx, s); err != nil {
-		return fmt.Errorf("creating the Service %s: %w", h.name, err)
+	if h.slices {
+		return []k8s.Object{s, h.slice(w)}
 	}
-	if !h.slices {
-		if err := w.Cluster.Create(ctx, h.endpoints(w)); err != nil {
-			return fmt.Errorf("creating the Endpoints of %s: %w", h.name, err)
-		}
-	}
-	if err := w.Cluster.Create(ctx, h.slice(w)); err != nil {
-		return fmt.Errorf("creating the EndpointSlice of %s: %w", h.name, err)
-	}
-	return nil
+	return []k8s.Object{s, h.endpoints(w), h.slice(w)}
 }
 
 // update writes the current endpoints.

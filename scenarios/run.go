@@ -32,6 +32,9 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 			return err
 		}
 	}
+	if err := w.createOthers(ctx); err != nil {
+		return err
+	}
 	if s.Prepare != nil {
 		if err := w.Step(ctx, "prepare", "", func(ctx context.Context) error { return s.Prepare(ctx, w) }); err != nil {
 			return err

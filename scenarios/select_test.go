@@ -12,7 +12,7 @@ import (
 // labOffers and liveOffers are the capabilities of the two kinds of sites.
 var (
 	labOffers = Offers{RestartableProxies, PowerControl, NodeCommands, ControllableAPI, OwnLoadBalancer, SameAddresses, ClientPlacement,
-		PodLanes, DatagramBackends, Journal}
+		PodLanes, DatagramBackends, Journal, ManyServices}
 	liveOffers = Offers{ProxyDaemonSet, MarkedChanges, SiteTargets}
 )
 

@@ -132,7 +132,7 @@ func (s site) Over(ctx context.Context, name string, svc *corev1.Service) error 
 // VM.
 func Offers(controlPlane, kernel string) scenarios.Offers {
 	offers := scenarios.Offers{scenarios.RestartableProxies, scenarios.PowerControl, scenarios.NodeCommands, scenarios.OwnLoadBalancer, scenarios.SameAddresses,
-		scenarios.ClientPlacement, scenarios.PodLanes, scenarios.DatagramBackends, scenarios.Journal}
+		scenarios.ClientPlacement, scenarios.PodLanes, scenarios.DatagramBackends, scenarios.Journal, scenarios.ManyServices}
 	if controlPlane == "replay" {
 		offers = append(offers, scenarios.ControllableAPI)
 	}
