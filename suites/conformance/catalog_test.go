@@ -74,17 +74,27 @@ func TestTheCatalogIsLargeEnough(t *testing.T) {
 	}
 }
 
-// A kube-proxy without dual stack serves one family only.
-func TestAnOldProxySkipsIPv6(t *testing.T) {
-	c := bundled()
-	c.Options.Subject = "kube-proxy@v1.12.5/ipvs"
-	planned, _, err := c.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range planned {
-		if six := p.Family == IPv6; six != (p.Skip != "") {
-			t.Errorf("%s: skipped because %q", p.Name, p.Skip)
+// A kube-proxy without dual stack serves one family only: it skips the specs of IPv6 and of both families, and no other.
+func TestAnOldProxySkipsIPv6AndDualStack(t *testing.T) {
+	for subject, serves := range map[string]bool{"kube-proxy@v1.12.5/ipvs": false, "kube-proxy@v1.20.15/iptables": false, "kube-proxy@v1.21.14/iptables": true, "bundled": true} {
+		c := bundled()
+		c.Options.Subject = subject
+		planned, _, err := c.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		families := map[Family]int{}
+		for _, p := range planned {
+			families[p.Family]++
+			if skipped := p.Family != IPv4 && !serves; skipped != (p.Skip != "") {
+				t.Errorf("%s, %s: skipped because %q", subject, p.Name, p.Skip)
+			}
+			if p.Skip != "" && !strings.Contains(p.Skip, "v1.21") {
+				t.Errorf("%s, %s: the reason %q does not name the version that serves it", subject, p.Name, p.Skip)
+			}
+		}
+		if families[IPv4] == 0 || families[IPv6] == 0 || families[DualStack] == 0 {
+			t.Errorf("%s: the plan has %v specs", subject, families)
 		}
 	}
 }

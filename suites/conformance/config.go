@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/internal/routing"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -130,8 +131,17 @@ func (c Config) Plan(ctx context.Context) (all []Planned, whole int, err error) 
 		}
 		fits[r] = fitted{part, why}
 	}
+	single := ""
+	if slices.ContainsFunc(specs, func(s Spec) bool { return s.Family == DualStack }) {
+		if single, _, err = c.lacks(ctx, routingRun(routing.IPv6)); err != nil {
+			return nil, 0, err
+		}
+	}
 	for _, s := range specs {
 		f := fits[s.Run]
+		if s.Family == DualStack { // its run is that of IPv4, which the subject may be able to do alone
+			f.why = cmp.Or(f.why, single)
+		}
 		if f.run != s.Run && !slices.ContainsFunc(s.lanes, isDatagrams) {
 			f.why = "" // the lanes of this spec remain
 		}
