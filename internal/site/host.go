@@ -77,7 +77,9 @@ func TryHost(ctx context.Context, program, need string) error {
 		return err
 	}
 	img := vm.NewImage()
-	img.Add(guest.Program, program, 0o755)
+	if err := addHitless(img, program, ""); err != nil {
+		return err
+	}
 	switch need {
 	case "iptables":
 		err = addIptables(img)

@@ -114,7 +114,7 @@ func (l *lab) prepare(ctx context.Context) (img *vm.Image, data []byte, err erro
 	if l.program, err = l.programSha256(ctx); err != nil {
 		return nil, nil, err
 	}
-	if err := img.AddWithSum(guest.Program, l.Program, 0o755, l.program); err != nil {
+	if err := addHitless(img, l.Program, l.program); err != nil {
 		return nil, nil, err
 	}
 	if l.plan.NeedsSubjects() {

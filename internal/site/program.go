@@ -2,11 +2,15 @@ package site
 
 import (
 	"context"
+	"debug/elf"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/vm"
 )
 
 // programState tells whether a file is still the one that was read.
@@ -35,4 +39,29 @@ func (c Call) programSha256(ctx context.Context) (string, error) {
 	}
 	programSums.Store(state, sum)
 	return sum, nil
+}
+
+// addHitless adds the program of hitless to an image, where it is the first program. sum is its SHA-256 in hex, or empty.
+func addHitless(img *vm.Image, program, sum string) error {
+	if err := checkStatic(program); err != nil {
+		return err
+	}
+	if sum == "" {
+		img.Add(guest.Program, program, 0o755)
+		return nil
+	}
+	return img.AddWithSum(guest.Program, program, 0o755, sum)
+}
+
+// checkStatic refuses a program that needs a loader: a guest has none, and its kernel would panic without a first program.
+func checkStatic(program string) error {
+	f, err := elf.Open(program)
+	if err != nil {
+		return Usagef("reading the program of hitless %s: %w", program, err)
+	}
+	defer f.Close()
+	if slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		return Usagef("the program of hitless %s is linked dynamically, and a lab has neither its loader nor its libraries; build it with `make build`, or with CGO_ENABLED=0", program)
+	}
+	return nil
 }

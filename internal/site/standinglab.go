@@ -34,7 +34,9 @@ func HoldLab(ctx context.Context, c Call, o LabOptions, plan guest.Plan, spec su
 		return err
 	}
 	img := vm.NewImage()
-	img.Add(guest.Program, l.Program, 0o755)
+	if err := addHitless(img, l.Program, ""); err != nil {
+		return err
+	}
 	if err := l.addPrograms(ctx, img); err != nil {
 		return err
 	}
