@@ -280,6 +280,13 @@ type Check struct {
 // Unsupported is the result of a check that this kernel cannot make.
 const Unsupported = "unsupported"
 
+// Cost is the cost of one change for a proxy: an endpoint of a Service was replaced by another, while Others other Services existed.
+type Cost struct {
+	Others int           `attr:"others,required"`
+	Took   time.Duration `attr:"tookNs,required"` // from the write until traffic reached the new endpoint
+	CPU    time.Duration `attr:"cpuNs,required"`  // of the proxy and its children, until they were idle
+}
+
 // The kinds of the bodies.
 const (
 	KindLane          Kind = "lane"
@@ -309,12 +316,13 @@ const (
 	KindLaneEnd       Kind = "ended"
 	KindAPI           Kind = "api"
 	KindCheck         Kind = "check"
+	KindCost          Kind = "cost"
 )
 
 // bodies has the zero body of each kind. An event of another kind is damage to the record.
 var bodies = []Body{Lane{}, Phase{}, Step{}, Rollout{}, Pod{}, Endpoint{}, Service{}, Proxy{}, Node{}, Interference{}, HealthCheck{},
 	Membership{}, Flows{}, KernelChange{}, KernelTable{}, Choice{}, Fault{}, Log{}, ClockBound{}, MissingRecord{}, Skipped{}, Guard{}, Recovery{},
-	Excuse{}, LaneEnd{}, API{}, Check{}}
+	Excuse{}, LaneEnd{}, API{}, Check{}, Cost{}}
 
 // Kinds returns all kinds, in a fixed order.
 func Kinds() []Kind {
@@ -353,3 +361,4 @@ func (Excuse) Kind() Kind        { return KindExcuse }
 func (LaneEnd) Kind() Kind       { return KindLaneEnd }
 func (API) Kind() Kind           { return KindAPI }
 func (Check) Kind() Kind         { return KindCheck }
+func (Cost) Kind() Kind          { return KindCost }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"syscall"
 	"time"
@@ -29,7 +27,7 @@ type trial struct {
 	subject Subject
 	node    *topology.Node
 	probe   observers.ServiceProbe
-	group   *group
+	group   *procs.Group
 	process *procs.Process
 	row     Row
 }
@@ -44,7 +42,10 @@ func (b *bench) trial(ctx context.Context, s Subject, node *topology.Node) (Row,
 		return t.row, err
 	}
 	defer t.probe.Close()
-	if t.group, err = newGroup(fmt.Sprintf("trial-%d", node.Number)); err != nil {
+	if err := procs.AccountMemory(); err != nil {
+		return t.row, err
+	}
+	if t.group, err = procs.NewGroup(fmt.Sprintf("trial-%d", node.Number)); err != nil {
 		return t.row, err
 	}
 	err = t.run(ctx)
@@ -66,32 +67,25 @@ func (t *trial) run(ctx context.Context) error {
 		}
 	}
 	var err error
-	if t.row.PeakMB, err = peakRSS(t.process.Pid()); err != nil {
+	if t.row.PeakMB, err = procs.PeakRSS(t.process.Pid()); err != nil {
 		return err
 	}
-	t.row.PeakGroupMB, err = t.group.peak()
+	t.row.PeakGroupMB, err = t.group.PeakMB()
 	return err
-}
-
-// withoutGC runs f without garbage collections of this program, which shares the subject's CPU.
-func withoutGC(f func() error) error {
-	runtime.GC()
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	return f()
 }
 
 func (t *trial) coldStart(ctx context.Context) error {
 	path, args := t.command()
 	o := observer{now: t.Now, alive: t.alive}
 	var took time.Duration
-	err := withoutGC(func() (err error) {
+	err := procs.WithoutGC(func() (err error) {
 		begin := t.Now()
 		t.process, err = t.procs.Start(procs.Spec{Name: fmt.Sprintf("trial-%d", t.node.Number), Path: path, Args: args,
 			Env: []string{"GOMAXPROCS=4"}, Enter: t.node.Enter})
 		if err != nil {
 			return err
 		}
-		if err := t.group.add(t.process.Pid()); err != nil {
+		if err := t.group.Add(t.process.Pid()); err != nil {
 			return err
 		}
 		took, err = o.wait(ctx, begin, t.probe, t.fleet.services())
@@ -131,23 +125,11 @@ func (t *trial) alive() error {
 
 // settle waits until the subject is idle, and returns its CPU time since its start.
 func (t *trial) settle(ctx context.Context) (time.Duration, error) {
-	const window, share = 2 * time.Second, 100
-	before, err := t.group.cpu()
-	for end := t.Now() + timeout; err == nil; {
-		if t.Now() > end {
-			return 0, fmt.Errorf("%s was not idle for %s within %s", t.subject, window, timeout)
-		}
-		if err := clock.Sleep(ctx, window); err != nil {
-			return 0, err
-		}
-		var now time.Duration
-		now, err = t.group.cpu()
-		if now-before < window/share {
-			return now, err
-		}
-		before = now
+	used, err := t.group.AwaitIdle(t.Now, func(d time.Duration) error { return clock.Sleep(ctx, d) }, timeout)
+	if err != nil {
+		return 0, fmt.Errorf("waiting for %s: %w", t.subject, err)
 	}
-	return 0, err
+	return used, nil
 }
 
 // change makes a change in the API. It returns the time until the kernel serves it, and the CPU time of the subject for it.
@@ -164,7 +146,7 @@ func (t *trial) change(ctx context.Context, v *service, write func() error) (too
 }
 
 func (t *trial) timed(ctx context.Context, v *service, write func() error) (took time.Duration, err error) {
-	err = withoutGC(func() error {
+	err = procs.WithoutGC(func() error {
 		begin := t.Now()
 		if err := write(); err != nil {
 			return err

@@ -36,6 +36,7 @@ type standalone struct {
 	run      func(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error
 	subjects bool                                              // needs the programs of the control plane and of the subjects
 	unjudged bool                                              // package run starts it and computes no verdict
+	virtual  bool                                              // needs the virtual clock of a VM
 	modules  []string                                          // of the kernel, besides those of every guest
 	check    func(set map[string]string, s subject.Spec) error // refuses parameters; nil for none
 }
@@ -46,10 +47,14 @@ var standalones = map[string]standalone{
 	LabScenario:     {run: holdLab, subjects: true},
 	bench.Scenario:  {run: measure, subjects: true},
 	RoutingScenario: {run: checkRouting, subjects: true, unjudged: true, modules: []string{"sctp"}, check: checkRoutingParameters},
+	CostScenario:    {run: measureCost, subjects: true, unjudged: true, virtual: true, check: checkCostParameters},
 }
 
 // Unjudged reports whether a scenario is a standalone program whose history gets no verdict.
 func Unjudged(scenario string) bool { return standalones[scenario].unjudged }
+
+// NeedsVirtualClock reports whether the times of a standalone program mean something on the virtual clock of a VM only.
+func NeedsVirtualClock(scenario string) bool { return standalones[scenario].virtual }
 
 // CheckStandalone refuses parameters and subjects that a standalone program cannot run with. A scenario has its own checks.
 func CheckStandalone(scenario string, set map[string]string, s subject.Spec) error {

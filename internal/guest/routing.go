@@ -3,10 +3,8 @@ package guest
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 
-	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/routing"
 	"github.com/hitless/hitless/lab/subject"
 )
@@ -39,20 +37,7 @@ func checkRouting(ctx context.Context, plan Plan, r *recorder, now func() time.D
 	if err != nil {
 		return err
 	}
-	programs, err := plan.programs()
-	if err != nil {
-		return err
-	}
-	if plan.Kernel != KernelHost {
-		if err := raiseLimits(); err != nil {
-			return fmt.Errorf("raising the limits of the lab's kernel: %w", err)
-		}
-	}
-	console := newConsole(now)
-	err = routing.Run(ctx, routing.Config{Dir: stateDir, Family: f, Subject: subject.Config{Programs: programs, Recorder: r, Now: now},
-		Progress: func(checks int) {
-			console.report(progress.Event{Kind: progress.Measurement, At: now(), Counts: progress.Counts{Attempts: checks}})
-		}})
-	r.saveLogs(filepath.Join(stateDir, "logs"))
-	return err
+	return onTestbed(plan, r, now, func(s subject.Config, progress func(int)) error {
+		return routing.Run(ctx, routing.Config{Dir: stateDir, Family: f, Subject: s, Progress: progress})
+	})
 }

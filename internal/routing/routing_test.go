@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
 
 	"github.com/hitless/hitless/record"
 )
@@ -98,5 +99,24 @@ func TestFamiliesAreRead(t *testing.T) {
 	}
 	if f, err := ParseFamily("ipv6"); err != nil || f != IPv6 {
 		t.Errorf("ipv6 is %s: %v", f, err)
+	}
+}
+
+// The other Services have addresses and names of their own, and endpoints.
+func TestOtherServicesDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for i := range MaxOthers {
+		objects := other(i)
+		service := objects[0].(*v1.Service)
+		if seen[service.Name] || seen[service.Spec.ClusterIP] || service.Spec.ClusterIP != otherAddr(i).String() {
+			t.Fatalf("Service %d is %s at %s", i, service.Name, service.Spec.ClusterIP)
+		}
+		seen[service.Name], seen[service.Spec.ClusterIP] = true, true
+		if slice := objects[len(objects)-1].(*discovery.EndpointSlice); len(slice.Endpoints) < 2 {
+			t.Fatalf("%s has %d endpoints", service.Name, len(slice.Endpoints))
+		}
+	}
+	if endpointOf(1) == endpointOf(2) {
+		t.Error("a change does not change the endpoint")
 	}
 }

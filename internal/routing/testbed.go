@@ -68,13 +68,22 @@ type Testbed struct {
 // Open makes a node in a network namespace of its own, with its neighbours, and applies all Services. It needs root in a user
 // namespace. dir is for the files and logs of its programs. Close must follow, also after an error.
 func Open(ctx context.Context, dir string, f Family) (*Testbed, error) {
+	w, err := openEmpty(ctx, dir, f)
+	if err != nil {
+		return w, err
+	}
+	return w, w.Apply(f.services()...)
+}
+
+// openEmpty is Open without Services.
+func openEmpty(ctx context.Context, dir string, f Family) (*Testbed, error) {
 	w := &Testbed{family: f, dir: dir, api: replay.New(), hosts: map[string]*host{}}
 	for _, step := range []func(context.Context) error{w.makeNode, w.serveAPI, w.makeHosts, w.describeNode} {
 		if err := step(ctx); err != nil {
 			return w, fmt.Errorf("making the node for the checks of Services: %w", err)
 		}
 	}
-	return w, w.Apply(f.services()...)
+	return w, nil
 }
 
 // Close ends all programs and removes the namespaces.
@@ -253,15 +262,21 @@ func (w *Testbed) Apply(objects ...runtime.Object) error {
 
 // Start starts the proxy of the node and waits until it is ready. Its programs are those of c, and its flags too.
 func (w *Testbed) Start(ctx context.Context, c subject.Config) error {
+	_, err := w.start(ctx, c)
+	return err
+}
+
+// start is Start. The fleet is that of the one node.
+func (w *Testbed) start(ctx context.Context, c subject.Config) (*subject.Fleet, error) {
 	c.Net, c.Procs, c.Kubeconfig = &topology.Network{Nodes: []*topology.Node{w.node}}, w.procs, w.kubeconfig
 	if c.ClusterCIDR == "" && c.Programs[0].Spec.DualStack() {
 		c.ClusterCIDR = podRanges
 	}
 	fleet, err := subject.NewFleet(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return fleet.StartAll(ctx)
+	return fleet, fleet.StartAll(ctx)
 }
 
 // podRanges are the ranges of all pods, of both families.

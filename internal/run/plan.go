@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,6 +26,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 		p.Parameters = o.Set
 		if err := guest.CheckStandalone(o.Scenario, o.Set, spec); err != nil {
 			return p, spec, UsageError{Reason: err}
+		}
+		if guest.NeedsVirtualClock(o.Scenario) && (o.Kernel == "host" || o.Clock == "real") {
+			return p, spec, UsageError{Reason: errRealClock}
 		}
 		return p, spec, nil
 	}
@@ -52,6 +56,12 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	p.Next, err = o.next(params, spec)
 	return p, spec, err
 }
+
+// errRealClock refuses a measurement whose times would be those of a shared machine.
+var errRealClock = errors.New("this scenario compares times of a proxy, which only the virtual clock of a VM makes comparable; leave --kernel and --clock out")
+
+// RealClock reports whether an error of Check says that the run needs the virtual clock.
+func RealClock(err error) bool { return errors.Is(err, errRealClock) }
 
 // next is the subject that a scenario with the parameter `to` changes to. Its terminatingFallback is its own default unless the call
 // sets one.

@@ -161,3 +161,21 @@ func TestWrongCallsAreRefused(t *testing.T) {
 		t.Errorf("a right call is refused: %v", err)
 	}
 }
+
+// Times on the real clock cannot be compared: the specs of costs are skipped there, and no other.
+func TestCostsNeedTheVirtualClock(t *testing.T) {
+	for _, change := range []func(*Config){func(c *Config) { c.Options.Clock = "real" }, func(c *Config) {}} {
+		c := bundled()
+		change(&c)
+		c.Selection.Labels = "cost || rollout"
+		planned, _, err := c.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range planned {
+			if want := p.Kind == Cost && c.Options.Clock == "real"; want != (p.Skip != "") || want && !strings.Contains(p.Skip, "virtual clock") {
+				t.Errorf("clock %q, %s: skipped because %q", c.Options.Clock, p.Name, p.Skip)
+			}
+		}
+	}
+}

@@ -78,7 +78,7 @@ func (c Config) lacks(ctx context.Context, r *Run) (why string, lacking []scenar
 	case err == nil:
 		return "", nil, nil
 	// A live cluster has entries of its own for some scenarios, with other keys: this run is not possible there.
-	case len(lacking) > 0, run.SubjectLacks(err), o.Site() != run.InLab && run.IsUsage(err):
+	case len(lacking) > 0, run.SubjectLacks(err), run.RealClock(err), o.Site() != run.InLab && run.IsUsage(err):
 		return err.Error(), lacking, nil
 	}
 	return "", nil, fmt.Errorf("run %s of the catalog: %w", r.Name, err)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"maps"
+	"strconv"
 	"sync"
 )
 
@@ -103,6 +104,7 @@ func disruptionRuns() []disruption {
 	const restartSource = "kubernetes#75360, #73154: the first sync of a new process must not empty the tables"
 	const apiSource = "EndpointSlice watch semantics: tables stay while the API server is away; 410 Gone means list again"
 	const policySource = "ServiceSpec: these fields may change while the Service is in use"
+	others := strconv.Itoa(manyOthers)
 	withOpen := []string{"open", "reused", "datagrams"}
 	return []disruption{
 		{Run{Name: "quiet", Scenario: "quiet", Set: set("quietFor", "20s", "trafficPolicy", "Cluster", "replicas", "3")}, Core,
@@ -163,6 +165,10 @@ func disruptionRuns() []disruption {
 			"proxies whose watches expire follow the next change", apiSource, []string{"api-outage", "rollout"}, nil, false},
 		{Run{Name: "api-delay", Scenario: "api", Set: set("away", "0s", "relists", "0", "delay", "10s", "trafficPolicy", "Cluster", "shutdownDelay", "15s", "gracePeriod", "25s")}, Extended,
 			"a proxy that learns of changes late loses no new connection while the old pods serve", apiSource, []string{"api-outage", "terminating-endpoints"}, nil, false},
+		{Run{Name: "others-rollout", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s", "others", others), Nightly: true}, Extended,
+			"a rolling update among 2,000 other Services loses no new connection", endpointsDoc, []string{manyServices, "rollout"}, []string{"fresh"}, false},
+		{Run{Name: "others-restart", Scenario: "restart", Set: set("trafficPolicy", "Cluster", "others", others), Nightly: true}, Extended,
+			"a proxy that starts again and finds 2,000 other Services loses no new connection", restartSource, []string{manyServices, "restart"}, []string{"open"}, false},
 		{Run{Name: "interference-flush", Scenario: "interference", Set: set("lasts", "20s", "trafficPolicy", "Cluster"), Nightly: true}, Extended,
 			"a proxy whose rules another program flushed writes them again within 1 s", "hitless docs/scenarios.md, excuse of a flush", []string{"interference"}, nil, false},
 		{Run{Name: "interference-stale-allow", Scenario: "interference", Set: set("what", "stale-allow"), Nightly: true}, Extended,

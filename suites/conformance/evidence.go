@@ -189,8 +189,11 @@ func (s Spec) judge(e *Evidence, dir string) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	if s.Kind == Routing {
+	switch s.Kind {
+	case Routing:
 		return s.judgeCheck(h)
+	case Cost:
+		return s.judgeCost(h)
 	}
 	return s.judgeLanes(h)
 }

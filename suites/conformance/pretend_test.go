@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/internal/routing"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/record/recordtest"
@@ -43,6 +44,9 @@ func pretend(t testing.TB, faults []string) func(context.Context, run.Options) (
 func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*run.Result, error) {
 	if o.Scenario == "routing" {
 		return pretendChecks(t, o, fails)
+	}
+	if o.Scenario == "cost" {
+		return pretendCosts(t, o, fails)
 	}
 	protocols := []string{newLane}
 	if o.Set["lanes"] != "" {
@@ -88,6 +92,36 @@ func pretendChecks(t testing.TB, o run.Options, fails func(check string) bool) (
 			got = record.Unsupported
 		}
 		lab.Event(time.Duration(i)*time.Second, record.KindCheck, "node-1", s.check, s.check, "client", "c", "target", "tcp 10.96.0.1:80", "want", "a", "got", got, "source", "itself", "seen", seen)
+	}
+	if err := copyRecord(t, lab, o.Out); err != nil {
+		return nil, err
+	}
+	sum, err := record.HistorySha256(o.Out)
+	return &run.Result{Dir: o.Out, HistorySha256: sum}, err
+}
+
+// pretendCosts makes the record of a run of costs. A faulty cost grows with the number of Services, as that of a proxy that writes all
+// of them with each change; of "few" changes there are too few.
+func pretendCosts(t testing.TB, o run.Options, fails func(cost string) bool) (*run.Result, error) {
+	lab := recordtest.NewLab(uint64(o.Seed))
+	lab.Run.Scenario, lab.Run.Command = o.Scenario, "hitless run cost"
+	for i, others := range []string{o.Set["few"], o.Set["many"]} {
+		for change := range routing.CostChanges {
+			if fails("few") && i == 1 && change == 0 {
+				continue
+			}
+			took, cpu := "5000000", "900000"
+			if i == 1 && change < 2 { // a garbage collection, which the median does not count
+				took, cpu = "900000000", "900000000"
+			}
+			if fails("time") && i == 1 {
+				took = "90000000"
+			}
+			if fails("CPU") && i == 1 {
+				cpu = "9000000"
+			}
+			lab.Event(time.Duration(10*i+change)*time.Second, record.KindCost, "node-1", "changed", "a change", "others", others, "tookNs", took, "cpuNs", cpu)
+		}
 	}
 	if err := copyRecord(t, lab, o.Out); err != nil {
 		return nil, err

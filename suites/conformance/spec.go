@@ -7,6 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // Level is how much of an implementation depends on a promise.
@@ -25,6 +28,7 @@ type Kind string
 const (
 	Routing    Kind = "routing"    // from API objects to packets, without a disturbance
 	Disruption Kind = "disruption" // a scenario under traffic
+	Cost       Kind = "cost"       // of one change, with few and with many other Services
 )
 
 // Family is the address family of a spec.
@@ -61,8 +65,9 @@ type Spec struct {
 	Features []string // at least one of features
 	Run      *Run
 
-	lanes []string // of a disruption: lanes that must lose nothing
-	check string   // of routing: name of the check in the record
+	lanes []string                        // of a disruption: lanes that must lose nothing
+	check string                          // of routing: name of the check in the record
+	cost  func(record.Cost) time.Duration // of cost: the cost that it judges
 }
 
 // Labels are the spec's labels in Ginkgo, for label filters.
@@ -76,6 +81,9 @@ func (s Spec) Labels() []string {
 
 // Text is the text of the spec in Ginkgo: its name, its promise and where it is promised.
 func (s Spec) Text() string { return fmt.Sprintf("%s: %s [%s]", s.Name, s.Promise, s.Source) }
+
+// manyServices is the feature of specs with many other Services.
+const manyServices = "many-services"
 
 // features are the labels of features, each with its meaning.
 var features = map[string]string{
@@ -113,16 +121,17 @@ var features = map[string]string{
 	"api-outage":              "an API server that is away, or whose watches end",
 	"interference":            "other programs that change the node's rules",
 	"undisturbed":             "traffic without a disturbance",
+	manyServices:              "a cluster with 2,000 other Services",
 }
 
 // labels are all labels that a spec can have.
 func labels() []string {
-	all := []string{string(Core), string(Extended), string(Routing), string(Disruption), string(IPv4), string(IPv6), string(DualStack), nightly}
+	all := []string{string(Core), string(Extended), string(Routing), string(Disruption), string(Cost), string(IPv4), string(IPv6), string(DualStack), nightly}
 	return append(all, slices.Sorted(maps.Keys(features))...)
 }
 
 // Catalog lists all specs in a fixed order.
-func Catalog() []Spec { return slices.Concat(routings(), disruptions()) }
+func Catalog() []Spec { return slices.Concat(routings(), disruptions(), costs()) }
 
 // runs are the runs of specs, each once, in the order of the specs.
 func runs(specs []Spec) (all []*Run) {

@@ -256,3 +256,16 @@ func TestChecksAreJudgedOneByOne(t *testing.T) {
 		t.Errorf("a kernel without SCTP: %s", r.Summary())
 	}
 }
+
+// A cost that grows with the number of Services turns its own spec red. A record without enough changes is no pass.
+func TestCostsAreJudgedByTheirGrowth(t *testing.T) {
+	for faults, want := range map[string][2]State{"none": {Passed, Passed}, "cost:time": {Failed, Passed}, "cost:CPU": {Passed, Failed}, "cost:few": {Invalid, Invalid}} {
+		dir, output, _ := suite(t, faults, "-ginkgo.label-filter=cost")
+		r := readReport(t, dir)
+		for i, name := range []string{"cost of a change, time", "cost of a change, CPU"} {
+			if got := stateOfSpec(t, r, name); got.State != want[i] || len(got.HistorySha256) != 64 {
+				t.Errorf("%s: %s is %s, want %s: %v\n%s", faults, name, got.State, want[i], got.Reasons, output)
+			}
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/internal/routing"
+	"github.com/hitless/hitless/lab/subject"
+)
+
+// CostScenario measures the cost of one change with few and with many other Services, on a node of its own. Its parameters `few` and
+// `many` are numbers of Services. The history has a cost for each change; package conformance judges them.
+const CostScenario = "cost"
+
+const fewKey, manyKey = "few", "many"
+
+// checkCostParameters refuses other parameters and numbers.
+func checkCostParameters(set map[string]string, _ subject.Spec) error {
+	_, err := costNumbers(set)
+	return err
+}
+
+// costNumbers are the numbers of other Services, ascending.
+func costNumbers(set map[string]string) (numbers []int, err error) {
+	for key := range set {
+		if key != fewKey && key != manyKey {
+			return nil, fmt.Errorf("--set %s: %s has the keys %s and %s only", key, CostScenario, fewKey, manyKey)
+		}
+	}
+	for _, key := range []string{fewKey, manyKey} {
+		n, err := strconv.Atoi(set[key])
+		if err != nil || n < 1 || n > routing.MaxOthers || len(numbers) > 0 && n <= numbers[0] {
+			return nil, fmt.Errorf("--set %s=%s: give numbers of Services, %s less than %s, from 1 to %d", key, set[key], fewKey, manyKey, routing.MaxOthers)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}
+
+func measureCost(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
+	numbers, err := costNumbers(plan.Parameters)
+	if err != nil {
+		return err
+	}
+	return onTestbed(plan, r, now, func(s subject.Config, progress func(int)) error {
+		return routing.RunCosts(ctx, routing.CostConfig{Dir: stateDir, Subject: s, Others: numbers, Progress: progress})
+	})
+}
+
+// onTestbed runs f with the subject of the plan and a function that reports its progress, and saves the logs.
+func onTestbed(plan Plan, r *recorder, now func() time.Duration, f func(s subject.Config, progress func(int)) error) error {
+	programs, err := plan.programs()
+	if err != nil {
+		return err
+	}
+	if plan.Kernel != KernelHost {
+		if err := raiseLimits(); err != nil {
+			return fmt.Errorf("raising the limits of the lab's kernel: %w", err)
+		}
+	}
+	console := newConsole(now)
+	err = f(subject.Config{Programs: programs, Recorder: r, Now: now}, func(n int) {
+		console.report(progress.Event{Kind: progress.Measurement, At: now(), Counts: progress.Counts{Attempts: n}})
+	})
+	r.saveLogs(filepath.Join(stateDir, "logs"))
+	return err
+}

@@ -1,0 +1,121 @@
+package procs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Group is a control group (version 2) with the resource usage of a program and its children.
+type Group struct{ dir string }
+
+const groupsAt = "/sys/fs/cgroup"
+
+// mountGroups mounts the hierarchy.
+var mountGroups = sync.OnceValue(func() error {
+	if err := unix.Mount("cgroup2", groupsAt, "cgroup2", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("mounting control groups: %w", err)
+	}
+	return nil
+})
+
+// AccountMemory makes later groups account memory. The kernel must have been started with that.
+func AccountMemory() error {
+	if err := mountGroups(); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(groupsAt, "cgroup.subtree_control"), []byte("+memory"), 0)
+}
+
+// NewGroup makes a group of that name.
+func NewGroup(name string) (*Group, error) {
+	if err := mountGroups(); err != nil {
+		return nil, err
+	}
+	g := &Group{filepath.Join(groupsAt, name)}
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making a control group: %w", err)
+	}
+	return g, nil
+}
+
+// Add adds a process; its future children join it.
+func (g *Group) Add(pid int) error {
+	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+}
+
+// CPU returns the CPU time so far, in microseconds.
+func (g *Group) CPU() (time.Duration, error) {
+	n, err := numberAfter(filepath.Join(g.dir, "cpu.stat"), "usage_usec")
+	return time.Duration(n) * time.Microsecond, err
+}
+
+// AwaitIdle waits until the group is idle, and returns its CPU time since its start. It is idle when it used less than a hundredth of
+// the CPU for 2 s. now is the clock of sleep, and most the longest wait.
+func (g *Group) AwaitIdle(now func() time.Duration, sleep func(time.Duration) error, most time.Duration) (time.Duration, error) {
+	const window, share = 2 * time.Second, 100
+	before, err := g.CPU()
+	for end := now() + most; err == nil; {
+		if now() > end {
+			return 0, fmt.Errorf("it was not idle for %s within %s", window, most)
+		}
+		if err := sleep(window); err != nil {
+			return 0, err
+		}
+		var used time.Duration
+		used, err = g.CPU()
+		if used-before < window/share {
+			return used, err
+		}
+		before = used
+	}
+	return 0, err
+}
+
+// PeakMB returns the largest charged memory so far, in MB, after AccountMemory.
+func (g *Group) PeakMB() (float64, error) {
+	n, err := numberAfter(filepath.Join(g.dir, "memory.peak"), "")
+	return megabytes(n), err
+}
+
+// PeakRSS returns the largest resident set of a process so far (proc(5), VmHWM), in MB.
+func PeakRSS(pid int) (float64, error) {
+	n, err := numberAfter(fmt.Sprintf("/proc/%d/status", pid), "VmHWM:")
+	return megabytes(n << 10), err
+}
+
+func megabytes(n int) float64 { return float64(n*10>>20) / 10 }
+
+// numberAfter returns the number after a word at the start of a line.
+func numberAfter(file, word string) (int, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, fmt.Errorf("reading resource usage: %w", err)
+	}
+	for line := range bytes.Lines(data) {
+		if rest, is := strings.CutPrefix(string(line), word); is {
+			fields := strings.Fields(rest)
+			if len(fields) > 0 {
+				return strconv.Atoi(fields[0])
+			}
+		}
+	}
+	return 0, fmt.Errorf("reading resource usage: %s has no %q", file, word)
+}
+
+// WithoutGC runs f without garbage collections of this program, which may share the CPU with those that it has started.
+func WithoutGC(f func() error) error {
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	return f()
+}
