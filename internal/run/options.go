@@ -107,6 +107,23 @@ func Check(ctx context.Context, o Options) error {
 	return err
 }
 
+// CheckAccess checks the rights of the user for runs on one live cluster, before the first of them. Every error is a UsageError. It names
+// all verbs that the user lacks.
+func CheckAccess(ctx context.Context, all []Options) error {
+	var sites []site.Site
+	for _, o := range all {
+		s, err := o.resolve(ctx)
+		if err != nil {
+			return err
+		}
+		sites = append(sites, s)
+	}
+	return site.CheckAccess(ctx, sites)
+}
+
+// FewNodes reports whether an error of Run says that a live cluster has too few nodes for the run.
+func FewNodes(err error) bool { return errors.As(err, new(*site.FewNodesError)) }
+
 // SubjectLacks reports whether an error of Check says that the subject does not offer what the run needs.
 func SubjectLacks(err error) bool { return errors.As(err, new(*subject.LackError)) }
 

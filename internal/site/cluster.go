@@ -171,19 +171,11 @@ func (r *Cluster) World(ctx context.Context) error {
 // preflight reads the facts of the cluster, checks the rights of the user, and reports what the run will change.
 func (r *Cluster) preflight(ctx context.Context) (err error) {
 	needs := r.needs()
-	denied, err := r.cluster.Denied(ctx, needs)
-	if err != nil {
-		return UsageError{Reason: err}
-	}
 	if r.live.DryRun {
 		r.message("it needs these verbs " + verbsByScope(needs))
 	}
-	if len(denied) > 0 {
-		advice := ""
-		if !slices.ContainsFunc(denied, func(v cluster.Verb) bool { return !slices.Contains(cluster.NeedsRecovery(), v) }) {
-			advice = "; or give --set " + scenarios.RecoverWithin.Key + "=0s, and the run does not check whether the proxies recover"
-		}
-		return Usagef("%s lacks what this run needs: %s; docs/clusters.md has a ClusterRole with just that%s", r.live.user(), verbs(denied), advice)
+	if err := r.checkAccess(ctx, needs); err != nil {
+		return err
 	}
 	if r.facts, err = r.cluster.Facts(ctx); err != nil {
 		return UsageError{Reason: err}
@@ -195,8 +187,8 @@ func (r *Cluster) preflight(ctx context.Context) (err error) {
 	r.message(fmt.Sprintf("%s: Kubernetes %s, %d nodes that take pods, %s", r.cluster.Server, r.facts.Version, len(r.facts.Nodes), proxy))
 	replicas := scenarios.Replicas.Of(r.params)
 	if scenarios.AntiAffinity.Of(r.params) && len(r.facts.Nodes) < replicas {
-		return Usagef("--set replicas=%d with antiAffinity=on needs a node for each and one for the rollout, and %d nodes take pods; "+
-			"give fewer replicas, or --set antiAffinity=off", replicas, len(r.facts.Nodes))
+		return UsageError{Reason: &FewNodesError{fmt.Sprintf("--set replicas=%d with antiAffinity=on needs a node for each and one for the rollout, and %d nodes take pods; "+
+			"give fewer replicas, or --set antiAffinity=off", replicas, len(r.facts.Nodes))}}
 	}
 	if err := r.live.Fleet.fits(len(r.facts.Nodes)); err != nil {
 		return err
@@ -208,6 +200,56 @@ func (r *Cluster) preflight(ctx context.Context) (err error) {
 	}
 	return r.touches(ctx)
 }
+
+// CheckAccess checks the rights of the user for runs on one live cluster, before the first of them. The UsageError names all verbs that
+// the user lacks.
+func CheckAccess(ctx context.Context, all []Site) (err error) {
+	var first *Cluster
+	var needs []cluster.Verb
+	for _, s := range all {
+		c, is := s.(*Cluster)
+		if !is {
+			continue
+		}
+		if first == nil {
+			first = c
+		}
+		for _, v := range c.needs() {
+			if !slices.Contains(needs, v) {
+				needs = append(needs, v)
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	if first.cluster, err = first.live.Open(); err != nil {
+		return err
+	}
+	return first.checkAccess(ctx, needs)
+}
+
+// checkAccess returns a UsageError that names the verbs that the user lacks.
+func (r *Cluster) checkAccess(ctx context.Context, needs []cluster.Verb) error {
+	denied, err := r.cluster.Denied(ctx, needs)
+	switch {
+	case err != nil:
+		return UsageError{Reason: err}
+	case len(denied) == 0:
+		return nil
+	}
+	advice := ""
+	if !slices.ContainsFunc(denied, func(v cluster.Verb) bool { return !slices.Contains(cluster.NeedsRecovery(), v) }) {
+		advice = "; or give --set " + scenarios.RecoverWithin.Key + "=0s, and the run does not check whether the proxies recover"
+	}
+	return Usagef("%s lacks what this run needs: %s; docs/clusters.md has a ClusterRole with just that%s", r.live.user(), verbs(denied), advice)
+}
+
+// FewNodesError is a live cluster with too few nodes for a run.
+type FewNodesError struct{ Reason string }
+
+// Error is the reason, with advice.
+func (e *FewNodesError) Error() string { return e.Reason }
 
 // needs are the API verbs of the run.
 func (r *Cluster) needs() []cluster.Verb {

@@ -62,6 +62,23 @@ func (c Config) options(r *Run) run.Options {
 	return o
 }
 
+// live reports whether the runs take place on a live cluster.
+func (c Config) live() bool { return c.Options.Site() != run.InLab }
+
+// checkAccess checks the rights that the runs of specs need on a live cluster, all at once.
+func (c Config) checkAccess(ctx context.Context, planned []Planned) error {
+	if !c.live() {
+		return nil
+	}
+	var all []run.Options
+	for _, p := range planned {
+		if p.Skip == "" {
+			all = append(all, c.options(p.Run))
+		}
+	}
+	return run.CheckAccess(ctx, all)
+}
+
 // check refuses a call that no run can follow. The trial is a run of a scenario without needs.
 func (c Config) check(ctx context.Context) error {
 	return run.Check(ctx, c.options(&Run{Name: "trial", Scenario: "quiet", Rate: 10}))
@@ -78,7 +95,7 @@ func (c Config) lacks(ctx context.Context, r *Run) (why string, lacking []scenar
 	case err == nil:
 		return "", nil, nil
 	// A live cluster has entries of its own for some scenarios, with other keys: this run is not possible there.
-	case len(lacking) > 0, run.SubjectLacks(err), run.RealClock(err), o.Site() != run.InLab && run.IsUsage(err):
+	case len(lacking) > 0, run.SubjectLacks(err), run.RealClock(err), c.live() && run.IsUsage(err):
 		return err.Error(), lacking, nil
 	}
 	return "", nil, fmt.Errorf("run %s of the catalog: %w", r.Name, err)

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/onsi/ginkgo/v2"
+	"sigs.k8s.io/e2e-framework/klient/conf"
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
@@ -17,20 +19,26 @@ import (
 
 // The flags of the suite; the selection has Ginkgo's own: -ginkgo.label-filter, -ginkgo.focus and -ginkgo.skip.
 var (
-	subjectFlag    = flag.String("subject", "", "subject of the suite; without it and -kubeconfig the suite does not run")
-	kubeconfigFlag = flag.String("kubeconfig", "", "live cluster of the suite")
-	seedFlag       = flag.Int64("seed", 1, "seed of all runs")
-	shardFlag      = flag.String("shard", "", "part I/N of the suite")
-	outFlag        = flag.String("out", "", "folder for the results")
-	pretendFlag    = flag.String("pretend", "", "tests only: no lab; runs are made up, and those with these names fail: a, list")
+	subjectFlag   = flag.String("subject", "", "subject of the suite; without it and -kubeconfig the suite does not run")
+	_             = flag.String("kubeconfig", "", "live cluster of the suite; with -context by default that of KUBECONFIG, or of ~/.kube/config")
+	_             = flag.String("context", "", "context of the kubeconfig, by default its current one")
+	namespaceFlag = flag.String("namespace", "", "refused: each run makes a namespace of its own, and deletes it")
+	seedFlag      = flag.Int64("seed", 1, "seed of all runs")
+	shardFlag     = flag.String("shard", "", "part I/N of the suite")
+	outFlag       = flag.String("out", "", "folder for the results")
+	pretendFlag   = flag.String("pretend", "", "tests only: no lab; runs are made up, and those with these names fail: a, list")
 )
 
 // TestConformance is the suite as a Go test: go test ./suites/conformance -args -subject=SUBJECT.
 func TestConformance(t *testing.T) {
-	if *subjectFlag == "" && *kubeconfigFlag == "" {
-		t.Skip("this is the suite itself; it needs -args -subject=SUBJECT or -kubeconfig=FILE")
+	live, err := liveOfFlags()
+	if err != nil {
+		t.Fatal(err)
 	}
-	config, err := configOfFlags(t)
+	if *subjectFlag == "" && !live.Named() {
+		t.Skip("this is the suite itself; it needs -args -subject=SUBJECT, -kubeconfig=FILE or -context=CONTEXT")
+	}
+	config, err := configOfFlags(t, live)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +48,35 @@ func TestConformance(t *testing.T) {
 	ginkgo.RunSpecs(t, description)
 }
 
-func configOfFlags(t testing.TB) (c Config, err error) {
+// liveOfFlags is the live cluster that the flags of e2e-framework name: its resolution of file and context. The variable KUBECONFIG alone
+// names none, so that a test of all packages touches no cluster.
+func liveOfFlags() (*site.LiveOptions, error) {
+	if *namespaceFlag != "" {
+		return nil, fmt.Errorf("-namespace=%s: each run makes a namespace of its own, and deletes it; leave the flag out", *namespaceFlag)
+	}
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "kubeconfig" || f.Name == "context" })
+	switch {
+	case !given:
+		return &site.LiveOptions{}, nil
+	case *subjectFlag != "":
+		return nil, fmt.Errorf("-subject=%s on a live cluster, which has a proxy of its own: leave one of them out", *subjectFlag)
+	}
+	live := &site.LiveOptions{Kubeconfig: conf.ResolveKubeConfigFile(), Context: conf.ResolveClusterContext()}
+	if !live.Named() {
+		return nil, errors.New("-context without a kubeconfig: give -kubeconfig=FILE, or set KUBECONFIG")
+	}
+	return live, nil
+}
+
+func configOfFlags(t testing.TB, live *site.LiveOptions) (c Config, err error) {
 	suite, _ := ginkgo.GinkgoConfiguration()
 	c = Config{Selection: Selection{Labels: suite.LabelFilter, Focus: suite.FocusStrings, Skip: suite.SkipStrings}, Out: *outFlag,
-		Options: run.Options{Seed: *seedFlag, Live: &site.LiveOptions{Kubeconfig: *kubeconfigFlag}, LabOptions: site.LabOptions{Subject: *subjectFlag}},
+		Options: run.Options{Seed: *seedFlag, Live: live, LabOptions: site.LabOptions{Subject: *subjectFlag}},
 		Command: "go test ./suites/conformance -args -subject=" + *subjectFlag}
+	if live.Named() {
+		c.Command = "go test ./suites/conformance -args -kubeconfig=FILE"
+	}
 	c.Progress = progress.Lines(func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if c.Selection.Shard, err = ParseShard(*shardFlag); err != nil {
 		return c, err

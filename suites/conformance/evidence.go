@@ -37,6 +37,10 @@ type Evidence struct {
 	Failed string `json:"failed,omitempty"`
 	// Dead says that the subject was not ready when the run ended early: no other run can be better.
 	Dead bool `json:"dead,omitempty"`
+	// Unfit says why this live cluster cannot make the run.
+	Unfit string `json:"unfit,omitempty"`
+	// Unserved says why a live cluster gave the Service no address: it gives none to the Services of other runs either.
+	Unserved string `json:"unserved,omitempty"`
 }
 
 // collector makes the evidence of runs, each once, also where several processes of Ginkgo need the same.
@@ -56,8 +60,14 @@ type pending struct {
 	err      error
 }
 
+// newCollector makes a collector of as many runs at a time as there are CPUs. A live cluster has one at a time: runs would use up its quotas
+// together, and disturb each other.
 func newCollector(ctx context.Context, c Config) *collector {
-	return &collector{config: c, ctx: ctx, limit: make(chan struct{}, max(1, runtime.NumCPU())), runs: map[*Run]*pending{}}
+	most := max(1, runtime.NumCPU())
+	if c.live() {
+		most = 1
+	}
+	return &collector{config: c, ctx: ctx, limit: make(chan struct{}, most), runs: map[*Run]*pending{}}
 }
 
 // start starts a run in the background, unless it was started.
@@ -151,6 +161,9 @@ func (c *collector) run(r *Run) (*Evidence, error) {
 	if result != nil {
 		e.HistorySha256 = result.HistorySha256
 		e.describe(result.Dir)
+		if r := result.Report; r != nil && r.Verdict == analysis.Skipped {
+			e.Unserved = sentence(r.Reasons)
+		}
 	}
 	var invalid *run.InvalidError
 	switch {
@@ -158,6 +171,9 @@ func (c *collector) run(r *Run) (*Evidence, error) {
 		return nil, context.Cause(c.ctx)
 	case errors.As(err, &invalid):
 		e.Failed, e.Dead = invalid.Error(), !ready
+		return e, nil
+	case run.FewNodes(err):
+		e.Unfit = err.Error()
 		return e, nil
 	case err != nil:
 		return nil, err
@@ -182,8 +198,11 @@ type outcome struct {
 
 // judge judges a spec by the evidence of its run. An error means that the record cannot be read.
 func (s Spec) judge(e *Evidence, dir string) (outcome, error) {
-	if e.Failed != "" {
+	switch {
+	case e.Failed != "":
 		return outcome{Invalid, []string{e.Failed}}, nil
+	case e.Unfit != "":
+		return outcome{Skipped, []string{e.Unfit}}, nil
 	}
 	h, err := record.OpenHistory(filepath.Join(dir, e.Folder))
 	if err != nil {

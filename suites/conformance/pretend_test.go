@@ -18,17 +18,23 @@ import (
 )
 
 // pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts; RUN:early for a run that ends
-// early; RUN:dead for one that ends before its first attempt, RUN:refused for an environment that cannot run, and RUN:slow for a run
-// that lasts until it is interrupted.
+// early; RUN:dead for one that ends before its first attempt, RUN:refused for an environment that cannot run, RUN:slow for a run
+// that lasts until it is interrupted, and RUN:unserved for one whose Service gets no address. The fault "real" is for real runs.
 func pretend(t testing.TB, faults []string) func(context.Context, run.Options) (*run.Result, error) {
 	return func(ctx context.Context, o run.Options) (*run.Result, error) {
 		name := filepath.Base(o.Out)
+		if slices.Contains(faults, "real") { // a run that ends before it needs the program
+			o.Program = os.Args[0]
+			return run.Run(ctx, o)
+		}
 		has := func(word string) bool { return slices.Contains(faults, name+":"+word) }
 		switch {
 		case has("refused"):
 			return nil, run.UsageError{Reason: os.ErrPermission}
 		case has("dead"):
 			return nil, &run.InvalidError{Reason: "bundled on node-1 did not become ready within 1m30s"}
+		case has("unserved"):
+			return pretendUnserved(t, o)
 		case has("slow"):
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
@@ -39,6 +45,21 @@ func pretend(t testing.TB, faults []string) func(context.Context, run.Options) (
 		}
 		return pretendRecord(t, o, has)
 	}
+}
+
+// pretendUnserved makes the record of a run whose Service got no address.
+func pretendUnserved(t testing.TB, o run.Options) (*run.Result, error) {
+	lab := recordtest.NewLab(uint64(o.Seed))
+	lab.Run.Scenario, lab.Run.Command = o.Scenario, "hitless run "+o.Scenario
+	lab.Event(time.Second, record.KindSkipped, "", newLane, "the Service web got no address")
+	if err := copyRecord(t, lab, o.Out); err != nil {
+		return nil, err
+	}
+	report, origin, err := reports.Seal(o.Out, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &run.Result{Dir: o.Out, Report: report, HistorySha256: origin.HistorySha256, Command: origin.Command}, nil
 }
 
 func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*run.Result, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/onsi/ginkgo/v2/formatter"
 	"github.com/onsi/ginkgo/v2/types"
 
+	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -73,6 +74,9 @@ func (s *Suite) begin() []byte {
 		s.claim = claim
 		err = os.MkdirAll(filepath.Join(s.config.Out, runsDir), 0o755)
 	}
+	if err == nil {
+		err = s.config.checkAccess(s.ctx, s.planned)
+	}
 	if err != nil {
 		s.err = err
 		ginkgo.Fail(err.Error())
@@ -108,24 +112,38 @@ func (s *Suite) join(ctx ginkgo.SpecContext, session []byte) {
 	}
 }
 
-// failDead fails the suite if the subject was never ready.
+// failDead fails the suite if the first run shows that no run can be judged.
 func (s *Suite) failDead(e *Evidence, err error) {
 	switch {
 	case err != nil:
 		s.err = err
-		ginkgo.Fail(err.Error())
 	case e.Dead:
 		s.err = &DeadError{e.Failed}
+	case e.Unserved != "":
+		s.err = unserved(e)
+	}
+	if s.err != nil {
 		ginkgo.Fail(s.err.Error())
 	}
 }
 
-// DeadError is a subject that was not ready in the first run: no spec was judged.
+// unserved is the error for a live cluster whose Services get no address.
+func unserved(e *Evidence) error {
+	return run.UsageError{Reason: fmt.Errorf("no spec was judged, because the Service of the run %s could not be reached: %s", e.Run, e.Unserved)}
+}
+
+// abort ends the suite, in all of its processes, for a reason that concerns every spec on a live cluster.
+func (s *Suite) abort(err error) {
+	s.err = err
+	ginkgo.AbortSuite(err.Error())
+}
+
+// DeadError is a first run that ended before its first attempt: no spec was judged.
 type DeadError struct{ Reason string }
 
 // Error says what to do.
 func (e *DeadError) Error() string {
-	return "no spec was judged, because the subject did not become ready in the first run; `hitless run quiet` shows more: " + e.Reason
+	return "no spec was judged, because the first run ended before its first attempt; `hitless run quiet` shows more: " + e.Reason
 }
 
 // end stops the runs that go on.
@@ -142,8 +160,13 @@ func (s *Suite) examine(ctx context.Context, p Planned) {
 		ginkgo.Skip(p.Skip)
 	}
 	e, err := s.collector.of(ctx, p.Run)
-	if err != nil {
+	switch {
+	case err != nil && s.config.live() && ctx.Err() == nil:
+		s.abort(err)
+	case err != nil:
 		ginkgo.Fail(err.Error())
+	case e.Unserved != "":
+		s.abort(unserved(e))
 	}
 	o, err := p.judge(e, s.config.Out)
 	if err != nil {

@@ -1,0 +1,233 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hitless/hitless/lab/replay"
+)
+
+// liveSpecs are specs of two runs, of which only that of policy needs the verb patch for Services.
+const liveSpecs = "-ginkgo.focus=^conformance a Service proxy (quiet|policy-external) "
+
+// liveCluster is an API server with three nodes. Its kubeconfig has the context c. wrote tells whether anything was made, changed or deleted.
+func liveCluster(t *testing.T, wrap func(next http.Handler) http.Handler) (string, *atomic.Bool) {
+	t.Helper()
+	return liveClusterOf(t, []string{"worker-1", "worker-2", "worker-3"}, wrap)
+}
+
+func liveClusterOf(t *testing.T, nodes []string, wrap func(next http.Handler) http.Handler) (kubeconfig string, wrote *atomic.Bool) {
+	t.Helper()
+	server := replay.New()
+	for _, name := range nodes {
+		node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+		if _, err := server.Apply(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrote = &atomic.Bool{}
+	inner := server.Handler()
+	noting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+			wrote.Store(true)
+		}
+		inner.ServeHTTP(w, r)
+	})
+	api := httptest.NewServer(wrap(noting))
+	t.Cleanup(func() { api.CloseClientConnections(); api.Close() })
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: api.URL}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "c"
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig, wrote
+}
+
+func asIs(next http.Handler) http.Handler { return next }
+
+// without answers access reviews like RBAC that lacks verbs for Services.
+func without(verbs string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			var review struct {
+				APIVersion string         `json:"apiVersion"`
+				Kind       string         `json:"kind"`
+				Status     map[string]any `json:"status"`
+				Spec       struct {
+					ResourceAttributes struct{ Verb, Resource string } `json:"resourceAttributes"`
+				} `json:"spec"`
+			}
+			_ = json.NewDecoder(r.Body).Decode(&review)
+			asked := review.Spec.ResourceAttributes
+			review.Status = map[string]any{"allowed": asked.Resource != "services" || !strings.Contains(verbs, asked.Verb)}
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(review)
+		})
+	}
+}
+
+// liveSuite runs the suite on a live cluster. Without faults its runs are real ones.
+func liveSuite(t *testing.T, env, faults string, args ...string) (dir, output string, failed bool) {
+	t.Helper()
+	dir = t.TempDir()
+	all := append([]string{"-test.run=^TestConformance$", "-out=" + dir, liveSpecs}, args...)
+	if faults != "" {
+		all = append(all, "-pretend="+faults)
+	}
+	cmd := exec.Command(os.Args[0], all...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+env, "HOME="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !asExit(err, &exit) {
+		t.Fatal(err)
+	}
+	return dir, string(out), err != nil
+}
+
+// once fails the test unless the suite failed in one place with that text, and judged no spec.
+func once(t *testing.T, dir, output string, failed bool, texts ...string) {
+	t.Helper()
+	r := readReport(t, dir)
+	if !failed || r.Count(NotRun)+r.Count(Skipped) != len(r.Specs) || r.Count(NotRun) == 0 {
+		t.Errorf("failed %v: %s\n%s", failed, r.Summary(), output)
+	}
+	if n := strings.Count(output, "[FAIL]"); n > 2 { // where it happens, and in Ginkgo's summary
+		t.Errorf("%d failures:\n%s", n, output)
+	}
+	for _, text := range texts {
+		if !strings.Contains(output, text) {
+			t.Errorf("the output lacks %q:\n%s", text, output)
+		}
+	}
+}
+
+// Missing rights are said once, before the first run, also if only a later run needs them. All of them are named, and nothing was made.
+func TestMissingRightsAreSaidOnce(t *testing.T) {
+	for verbs, want := range map[string][]string{"patch": {"patch services"}, "patch create": {"patch services", "create services"}} {
+		kubeconfig, wrote := liveCluster(t, without(verbs))
+		dir, output, failed := liveSuite(t, "", "none", "-kubeconfig="+kubeconfig)
+		once(t, dir, output, failed, append(want, "docs/clusters.md")...)
+		if wrote.Load() {
+			t.Errorf("without %s something was written", verbs)
+		}
+	}
+	kubeconfig, _ := liveCluster(t, without("none"))
+	dir, output, failed := liveSuite(t, "", "none", "-kubeconfig="+kubeconfig)
+	if r := readReport(t, dir); failed || r.Count(Passed) == 0 || r.Count(Passed)+r.Count(Skipped) != len(r.Specs) {
+		t.Errorf("with all rights: %s\n%s", r.Summary(), output)
+	}
+}
+
+// Rights that only runs of other specs need are not asked for.
+func TestOnlyTheRightsOfTheSelectionAreNeeded(t *testing.T) {
+	kubeconfig, _ := liveCluster(t, without("patch"))
+	dir, output, failed := liveSuite(t, "", "none", "-kubeconfig="+kubeconfig, "-ginkgo.skip=policy")
+	if r := readReport(t, dir); failed || r.Count(Passed) == 0 {
+		t.Errorf("%s\n%s", r.Summary(), output)
+	}
+}
+
+// A quota that forbids the first run is said once, with the cluster's message and advice, and leaves nothing.
+func TestAnExhaustedQuotaIsSaidOnce(t *testing.T) {
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("exceeded quota: team, requested: count/namespaces=1"))
+	kubeconfig, wrote := liveCluster(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/namespaces") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			status := quota.ErrStatus
+			status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(int(status.Code))
+			_ = json.NewEncoder(w).Encode(status)
+		})
+	})
+	dir, output, failed := liveSuite(t, "", "real", "-kubeconfig="+kubeconfig)
+	once(t, dir, output, failed, "exceeded quota: team", "raise it")
+	if wrote.Load() {
+		t.Error("something was written")
+	}
+}
+
+// A cluster with too few nodes for a run skips its specs, with the reason.
+func TestASmallClusterSkipsRunsOfManyPods(t *testing.T) {
+	kubeconfig, wrote := liveClusterOf(t, []string{"worker-1"}, asIs)
+	dir, output, _ := liveSuite(t, "", "real", "-kubeconfig="+kubeconfig, "-ginkgo.skip=policy")
+	r := readReport(t, dir)
+	if got := stateOfSpec(t, r, "quiet new"); got.State != Skipped || !strings.Contains(strings.Join(got.Reasons, " "), "1 nodes") || r.ExitCode() != 2 || wrote.Load() {
+		t.Errorf("%+v, exit code %d\n%s", got, r.ExitCode(), output)
+	}
+}
+
+// A quota that is used up later, during the setup of the first run, is one failure too.
+func TestAQuotaForPodsIsSaidOnce(t *testing.T) {
+	kubeconfig, _ := liveCluster(t, asIs)
+	dir, output, failed := liveSuite(t, "", "quiet:dead,policy-external:dead", "-kubeconfig="+kubeconfig)
+	once(t, dir, output, failed, "before its first attempt")
+}
+
+// A cluster that gives Services no address is said once, and no second run is made.
+func TestAClusterWithoutLoadBalancersIsSaidOnce(t *testing.T) {
+	kubeconfig, _ := liveCluster(t, asIs)
+	dir, output, failed := liveSuite(t, "", "quiet:unserved,policy-external:unserved", "-kubeconfig="+kubeconfig)
+	once(t, dir, output, failed, "got no address")
+	if runs, err := filepath.Glob(filepath.Join(dir, runsDir, "*", "history")); err != nil || len(runs) != 1 {
+		t.Errorf("%v, %v: want one run", runs, err)
+	}
+	// The twin: a later run without an address ends the suite, and keeps what was judged.
+	dir, output, failed = liveSuite(t, "", "quiet:unserved", "-kubeconfig="+kubeconfig)
+	r := readReport(t, dir)
+	if n := strings.Count(output, "[FAIL]"); !failed || n > 2 {
+		t.Errorf("%d failures, %s\n%s", n, r.Summary(), output)
+	}
+}
+
+// The flags of e2e-framework name the cluster: -context takes the file of KUBECONFIG. The variable alone names none.
+func TestTheEnvironmentOfE2EFrameworkNamesTheCluster(t *testing.T) {
+	kubeconfig, _ := liveCluster(t, without("patch"))
+	dir, output, failed := liveSuite(t, kubeconfig, "none", "-context=c")
+	once(t, dir, output, failed, "patch services")
+	for name, c := range map[string]struct {
+		env  string
+		args []string
+		want string
+	}{
+		"a namespace":            {kubeconfig, []string{"-context=c", "-namespace=mine"}, "namespace of its own"},
+		"a context without file": {"", []string{"-context=c"}, "KUBECONFIG"},
+		"an unknown context":     {kubeconfig, []string{"-context=other"}, "other"},
+		"a subject too":          {kubeconfig, []string{"-context=c", "-subject=bundled"}, "leave one of them out"},
+	} {
+		if _, output, failed := liveSuite(t, c.env, "none", c.args...); !failed || !strings.Contains(output, c.want) {
+			t.Errorf("%s: failed %v, want %q:\n%s", name, failed, c.want, output)
+		}
+	}
+	dir, output, failed = liveSuite(t, kubeconfig, "none")
+	if files, err := os.ReadDir(dir); failed || err != nil || len(files) > 0 {
+		t.Errorf("KUBECONFIG alone: failed %v, %d files, %v:\n%s", failed, len(files), err, output)
+	}
+}
