@@ -88,6 +88,7 @@ nightly: explore netns packages build ## everything that is too slow for CI: pro
 	$(GO) test -count=1 -timeout 180m -tags lab ./suites/*/ -ginkgo.timeout 3h -results $(CURDIR)/docs/results/suites
 	$(GO) run ./hack/docs
 	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run NightlyLive ./internal/run
+	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run Nightly ./suites/conformance
 
 nightly-soak: packages build ## soak the bundled proxier for a day on two seeds (half an hour)
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak
