@@ -34,6 +34,8 @@ type faulty struct {
 	keepTCP, keepUDP bool
 	readds           bool
 	dead             atomic.Bool // changes nothing
+	blind            bool        // does not notice deleted rules
+	change           func(kernel.Op) []kernel.Op
 
 	mu      sync.Mutex // each fault has its own goroutine
 	flushed map[kernel.Key]window
@@ -90,7 +92,7 @@ func (k *faulty) Apply(op kernel.Op) error {
 		return k.readd(o)
 	}
 	asked := monotonic()
-	err := k.Kernel.Apply(op)
+	err := k.applyChanged(op)
 	if add, is := op.(kernel.AddReal); is && err == nil {
 		if begin, was := k.flushed[add.Key]; was {
 			delete(k.flushed, add.Key)
@@ -98,6 +100,27 @@ func (k *faulty) Apply(op kernel.Op) error {
 		}
 	}
 	return err
+}
+
+// applyChanged applies what a fault makes of an operation.
+func (k *faulty) applyChanged(op kernel.Op) error {
+	if k.change == nil {
+		return k.Kernel.Apply(op)
+	}
+	for _, o := range k.change(op) {
+		if err := k.Kernel.Apply(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Damaged tells of deleted rules as the kernel does.
+func (k *faulty) Damaged() <-chan struct{} {
+	if inner, notifies := k.Kernel.(kernel.DamageNotifier); notifies && !k.blind {
+		return inner.Damaged()
+	}
+	return nil // never receives
 }
 
 // readdAfter is several hundred times kube-proxy's time between the two operations, so that open connections meet it soon.

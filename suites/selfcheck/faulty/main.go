@@ -26,7 +26,11 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return inject(parts, node, texts, afterRestart)
+		kubeconfig, err := c.Flags().GetString("kubeconfig")
+		if err != nil {
+			return err
+		}
+		return inject(parts, node, kubeconfig, texts, afterRestart)
 	})
 	c.Flags().StringArrayVar(&texts, "fault", nil, "NODE:KIND for a permanent fault; NODE:KIND:AFTER:FOR[:ARGUMENT] for a fault "+
 		"that happens once, AFTER the start; NODE is * for all")
@@ -48,12 +52,24 @@ type fault struct {
 // injection is what a fault may change.
 type injection struct {
 	*faulty
-	parts *proxier.Config
-	again bool // a proxier ran on this node before
+	parts            *proxier.Config
+	again            bool // a proxier ran on this node before
+	node, kubeconfig string
 }
 
 // permanent are the kinds of faults that last as long as the program.
-var permanent = map[string]func(*injection, fault) error{
+var permanent = joined(processFaults, objectFaults, changeFaults, orderFaults)
+
+func joined(lists ...map[string]func(*injection, fault) error) map[string]func(*injection, fault) error {
+	all := map[string]func(*injection, fault) error{}
+	for _, list := range lists {
+		maps.Copy(all, list)
+	}
+	return all
+}
+
+// processFaults are permanent faults of which the suites selfcheck and attacks know the exact effect.
+var processFaults = map[string]func(*injection, fault) error{
 	// TCP: never deletes a real server.
 	"stale-endpoint": func(i *injection, _ fault) error { i.keepTCP = true; return nil },
 	// UDP: never deletes a real server or a conntrack entry.
@@ -136,7 +152,7 @@ func faultsOf(node string, texts []string) (all []fault, err error) {
 }
 
 // inject adds the node's faults to the proxier.
-func inject(parts *proxier.Config, node string, texts []string, afterRestart bool) error {
+func inject(parts *proxier.Config, node, kubeconfig string, texts []string, afterRestart bool) error {
 	faults, err := faultsOf(node, texts)
 	if err != nil {
 		return err
@@ -145,7 +161,7 @@ func inject(parts *proxier.Config, node string, texts []string, afterRestart boo
 	if err != nil {
 		return err
 	}
-	i := &injection{&faulty{Kernel: parts.Kernel, began: monotonic()}, parts, again}
+	i := &injection{&faulty{Kernel: parts.Kernel, began: monotonic()}, parts, again, node, kubeconfig}
 	parts.Kernel = i.faulty
 	for _, f := range faults {
 		if f.lasts+f.after > 0 && again != afterRestart {
