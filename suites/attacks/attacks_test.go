@@ -5,9 +5,7 @@ package attacks
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +43,7 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	program := filepath.Join(dir, "faulty")
-	Expect(suites.Build("github.com/hitless/hitless/suites/selfcheck/faulty", program)).To(Succeed())
+	Expect(suites.Build(suites.FaultyPackage, program)).To(Succeed())
 	for i, a := range attacks() {
 		if !suites.Selected(a.labels()) {
 			continue
@@ -62,28 +60,9 @@ var _ = BeforeSuite(func() {
 // subjectFile writes the subject file of a case and returns its name.
 func subjectFile(dir, name, program string, a attack) string {
 	GinkgoHelper()
-	args := []string{"--kubeconfig={kubeconfig}", "--hostname-override={node}", "--cluster-cidr={clusterCIDR}"}
-	for _, f := range a.faults {
-		args = append(args, "--fault="+f)
-	}
-	fallback := "on"
-	if slices.Contains(a.flags, "--terminating-fallback=false") {
-		fallback = "off"
-	}
-	text := fmt.Sprintf("name: %s\nversion: faulty\nmode: ipvs\nprogram: %s\nargs: %s\ntools: [nft]\n"+
-		"ready: {url: \"http://127.0.0.1:10256/healthz\"}\nterminatingFallback: %s\n", name, program, quoted(append(args, a.flags...)), fallback)
 	file := filepath.Join(dir, name+".yaml")
-	Expect(os.WriteFile(file, []byte(text), 0o644)).To(Succeed())
+	Expect(suites.WriteFaulty(file, name, program, a.faults, a.flags)).To(Succeed())
 	return file
-}
-
-// quoted is a YAML list.
-func quoted(words []string) string {
-	var b strings.Builder
-	for i, w := range words {
-		fmt.Fprintf(&b, "%s%q", map[bool]string{true: "[", false: ", "}[i == 0], w)
-	}
-	return b.String() + "]"
 }
 
 var _ = Describe("a proxy that", func() {

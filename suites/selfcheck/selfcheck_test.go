@@ -77,7 +77,7 @@ var _ = BeforeSuite(func() {
 func build(dir string) string {
 	GinkgoHelper()
 	program := filepath.Join(dir, "faulty")
-	Expect(suites.Build("github.com/hitless/hitless/suites/selfcheck/faulty", program)).To(Succeed())
+	Expect(suites.Build(suites.FaultyPackage, program)).To(Succeed())
 	return program
 }
 
@@ -96,17 +96,12 @@ func buildDead(dir string) string {
 // describe writes a subject file with these faults and returns its name.
 func describe(dir, name, program string, faults []string) string {
 	GinkgoHelper()
-	args := []string{"--kubeconfig={kubeconfig}", "--hostname-override={node}", "--cluster-cidr={clusterCIDR}"}
-	for _, f := range faults {
-		args = append(args, "--fault="+f)
-	}
+	var flags []string
 	if name == "restarted" {
-		args = append(args, "--after-restart")
+		flags = append(flags, "--after-restart")
 	}
-	text := fmt.Sprintf("name: %s\nversion: faulty\nmode: ipvs\nprogram: %s\nargs: [\"%s\"]\n"+
-		"ready: {url: \"http://127.0.0.1:10256/healthz\"}\nterminatingFallback: on\n", name, program, strings.Join(args, `", "`))
 	file := filepath.Join(dir, name+".yaml")
-	Expect(os.WriteFile(file, []byte(text), 0o644)).To(Succeed())
+	Expect(suites.WriteFaulty(file, name, program, faults, flags)).To(Succeed())
 	return file
 }
 
