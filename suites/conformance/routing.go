@@ -28,7 +28,7 @@ var routings = sync.OnceValue(func() (all []Spec) {
 				continue
 			}
 			s := Spec{Name: string(family) + " " + q.Name, Promise: promiseOf(q), Source: sourceOf(q), Level: levelOf(q), Kind: Routing, Family: Family(family),
-				Features: q.Features, Run: run, check: q.Name}
+				Features: q.Features, Run: run, Deviates: deviates(q), check: q.Name}
 			if q.Both {
 				s.Name, s.Family = "dual-stack "+q.Name, DualStack
 			}
@@ -97,9 +97,12 @@ func sourceOf(q routing.Case) string { return sources[q.Features[0]] }
 // optional are the features whose promises are extended.
 var optional = []string{"hints", "traffic-distribution", "sctp", "ip-mode", "service-proxy-name", "host-isolation"}
 
+// deviates reports whether the bundled proxier does otherwise than a case promises.
+func deviates(q routing.Case) bool { return q.Promised != "" && q.Promised != routing.Blocked }
+
 // levelOf is extended for optional features, and for what the bundled proxier does otherwise, as docs/conformance.md explains.
 func levelOf(q routing.Case) Level {
-	if q.Promised != "" && q.Promised != routing.Blocked || slices.ContainsFunc(q.Features, func(f string) bool { return slices.Contains(optional, f) }) {
+	if deviates(q) || slices.ContainsFunc(q.Features, func(f string) bool { return slices.Contains(optional, f) }) {
 		return Extended
 	}
 	return Core

@@ -64,6 +64,8 @@ type Spec struct {
 	Family   Family
 	Features []string // at least one of features
 	Run      *Run
+	// Deviates says that the bundled proxier breaks the promise, as docs/conformance.md explains.
+	Deviates bool
 
 	lanes []string                        // of a disruption: lanes that must lose nothing
 	check string                          // of routing: name of the check in the record
