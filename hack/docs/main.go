@@ -48,6 +48,7 @@ var parts = []part{
 	{"docs/results/upgrades.md", "upgrades", upgradesTable},
 	{"docs/results/zero-loss.md", "zero-loss", tableOf("zero-loss/*.json", compare.WriteResults)},
 	{"docs/results/suites.md", "suites", suitesTable},
+	{"docs/results/kill-score.md", "kill-score", killScoreTable},
 	{"docs/results/proxier-cost.md", "bench-proxier", benchTables},
 	{"docs/reports.md", "lanes", lanesPicture},
 	{"docs/thousand-nodes.md", "fleets", fleetTable},

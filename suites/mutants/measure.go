@@ -1,0 +1,244 @@
+package mutants
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/suites"
+	"github.com/hitless/hitless/suites/conformance"
+)
+
+// Measurement measures the rows of mutants and keeps them in a table.
+type Measurement struct {
+	Program string // hitless
+	Faulty  string // the faulty proxier
+	Out     string // folder of the results of each row
+	File    string // of the table
+	Mutants []Mutant
+	// Examine runs `hitless conformance` with arguments, and returns its exit code.
+	Examine func(ctx context.Context, args []string) (exitCode int, err error)
+	Log     func(line string)
+	Now     func() time.Time
+}
+
+// InvalidError is a table that proves nothing: the proxier without a fault is not green.
+type InvalidError struct{ Specs []string }
+
+func (e *InvalidError) Error() string {
+	return "the table is invalid, because the proxier without a fault did not pass " + strings.Join(e.Specs, ", ")
+}
+
+// Run measures what the table does not have of these programs. Each row is written when it is complete, so that a call after an
+// interrupt continues. The error is an *InvalidError where a twin is not green; mutants that survive are none.
+func (m Measurement) Run(ctx context.Context) (*Table, error) {
+	t, err := Read(m.File)
+	if err != nil {
+		return nil, err
+	}
+	work, err := m.plan(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	total, done, begun := cost(work), 0.0, m.Now()
+	for i, j := range work {
+		m.Log(fmt.Sprintf("%d/%d %s: %s%s", i+1, len(work), j.subject.Name, strings.Join(j.runs, ", "), expected(m.Now(), begun, done, total)))
+		if err := m.measure(ctx, t, j); err != nil {
+			return t, err
+		}
+		if done += cost([]job{j}); j.subject.Name == Unmutated && len(t.Defects()) > 0 {
+			break // nothing that follows would count
+		}
+	}
+	if defects := t.Defects(); len(defects) > 0 {
+		return t, &InvalidError{defects}
+	}
+	return t, nil
+}
+
+// job is what is missing of a row.
+type job struct {
+	subject Subject
+	inputs  string
+	runs    []string
+}
+
+func (m Measurement) plan(ctx context.Context, t *Table) (work []job, err error) {
+	program, err := cache.Sha256(ctx, m.Program)
+	if err != nil {
+		return nil, err
+	}
+	faulty, err := cache.Sha256(ctx, m.Faulty)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range Subjects(m.Mutants) {
+		inputs := s.inputs(program, faulty)
+		if runs := t.missing(s, inputs); len(runs) > 0 {
+			work = append(work, job{s, inputs, runs})
+		}
+	}
+	return work, nil
+}
+
+// inputs is the digest of what decides about the results of a row.
+func (s Subject) inputs(program, faulty string) string {
+	parts := []string{program, s.Subject}
+	if s.Subject == "" {
+		parts = append(append(append(parts, faulty), s.Faults...), s.Flags...)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(parts, "\n"))))
+}
+
+// The usual wall times of runs on two cores without KVM, for the expected end.
+const (
+	routingCost    = 20 * time.Second
+	disruptionCost = 70 * time.Second
+)
+
+// cost is the usual time of jobs, in seconds.
+func cost(work []job) (sum float64) {
+	for _, j := range work {
+		for _, r := range j.runs {
+			if slices.Contains(routingRuns, r) {
+				sum += routingCost.Seconds()
+			} else {
+				sum += disruptionCost.Seconds()
+			}
+		}
+	}
+	return sum
+}
+
+// expected tells when the work ends, at the speed so far.
+func expected(now, begun time.Time, done, total float64) string {
+	left := total - done
+	if done > 0 {
+		left *= now.Sub(begun).Seconds() / done
+	}
+	return fmt.Sprintf("; expected end %s", now.Add(time.Duration(left*float64(time.Second))).Format("15:04"))
+}
+
+// measure runs what is missing of a row and adds it to the table.
+func (m Measurement) measure(ctx context.Context, t *Table, j job) error {
+	out := filepath.Join(m.Out, j.subject.Name)
+	if j.subject.Subject != "" {
+		out = filepath.Join(m.Out, strings.NewReplacer("/", "-").Replace(j.subject.Name))
+	}
+	subject, err := m.subject(j.subject, out)
+	if err != nil {
+		return err
+	}
+	code, err := m.Examine(ctx, []string{"--subject", subject, "--focus", focusOf(j.runs), "--out", out})
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return err
+	case code != 0 && code != 1 && code != 3:
+		return fmt.Errorf("measuring %s: `hitless conformance` ended with exit code %d; nothing of it is kept", j.subject.Name, code)
+	}
+	r, err := conformance.Read(ctx, out)
+	if err != nil {
+		return err
+	}
+	for _, run := range j.runs {
+		t.Put(j.subject.Name, cellOf(run, j.inputs, r))
+	}
+	m.Log(fmt.Sprintf("%s: %s", j.subject.Name, r.Summary()))
+	return t.Write(m.File)
+}
+
+// subject is the subject of a row, and its file if it is the faulty proxier.
+func (m Measurement) subject(s Subject, out string) (string, error) {
+	if s.Subject != "" {
+		return s.Subject, nil
+	}
+	program, err := filepath.Abs(m.Faulty)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(m.Out, 0o755); err != nil {
+		return "", err
+	}
+	file := out + ".yaml"
+	return "exec:" + file, suites.WriteFaulty(file, s.Name, program, s.Faults, s.Flags)
+}
+
+// focusOf is the expression that selects the specs of runs: their names begin with words that no other run has.
+func focusOf(runs []string) string {
+	var words []string
+	for _, s := range specsOf(runs) {
+		if word := regexp.QuoteMeta(firstWord(s)); !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	return "^conformance a Service proxy (" + strings.Join(words, "|") + ") "
+}
+
+func firstWord(s conformance.Spec) string {
+	word, _, _ := strings.Cut(s.Name, " ")
+	return word
+}
+
+// cellOf reads the results of a run from the report of the suite. A spec without a result is invalid.
+func cellOf(run, inputs string, r *conformance.Report) Cell {
+	c := Cell{Run: run, Inputs: inputs}
+	for _, s := range specsOf([]string{run}) {
+		state := conformance.NotRun
+		for _, result := range r.Specs {
+			if result.Name == s.Name {
+				state = result.State
+			}
+		}
+		switch state {
+		case conformance.Passed:
+		case conformance.Failed:
+			c.Failed = append(c.Failed, s.Name)
+		case conformance.Skipped:
+			c.Skipped = append(c.Skipped, s.Name)
+		default:
+			c.Invalid = append(c.Invalid, s.Name)
+		}
+	}
+	return c
+}
+
+// Select returns the mutants of a list of names, such as ignore-udp,no-hairpin. An empty list is all of them.
+func Select(names string) (some []Mutant, err error) {
+	if names == "" {
+		return All(), nil
+	}
+	for _, name := range strings.Split(names, ",") {
+		i := slices.IndexFunc(All(), func(m Mutant) bool { return m.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no mutant is called %q; %s lists them", name, strings.TrimSuffix(File, ".json")+".md")
+		}
+		some = append(some, All()[i])
+	}
+	return some, nil
+}
+
+// Survivors are the mutants that no spec of their features turned red, of those that were measured.
+func (t *Table) Survivors(of []Mutant) (names []string) {
+	for _, m := range of {
+		if t.StateOf(m) == Survived {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// IsInvalid reports whether an error is that of a table that proves nothing.
+func IsInvalid(err error) bool {
+	var invalid *InvalidError
+	return errors.As(err, &invalid)
+}

@@ -1,0 +1,162 @@
+package mutants
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/input"
+	"github.com/hitless/hitless/suites/conformance"
+)
+
+// File is where the table is committed, from the top of the tree.
+const File = "docs/results/kill-score.json"
+
+// Version is the version of the table's format.
+const Version = 1
+
+// Table has what was measured of each row.
+type Table struct {
+	SchemaVersion int   `json:"schemaVersion"`
+	Rows          []Row `json:"rows"` // sorted by name
+}
+
+// Row is a mutant or a twin.
+type Row struct {
+	Name  string `json:"name"`
+	Cells []Cell `json:"cells"` // sorted by run
+}
+
+// Cell has the results of the specs of one run. Specs that are in no list passed.
+type Cell struct {
+	Run     string   `json:"run"`
+	Inputs  string   `json:"inputs"`            // SHA-256 of the programs and the subject
+	Failed  []string `json:"failed,omitempty"`  // names of specs, in the order of the catalog
+	Invalid []string `json:"invalid,omitempty"` // and those that did not run
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// Read reads a table. A missing file is an empty table.
+func Read(file string) (*Table, error) {
+	data, err := input.Read(context.Background(), file, input.TextBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Table{SchemaVersion: Version}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the table of mutants: %w", err)
+	}
+	var t Table
+	if err := json.Unmarshal(data, &t); err != nil {
+		return nil, fmt.Errorf("reading the table of mutants %s: %w; remove the file to measure all rows again", file, err)
+	}
+	if t.SchemaVersion != Version {
+		return nil, fmt.Errorf("%s has version %d of the table of mutants, and this program knows version %d; remove the file to measure all rows again", file, t.SchemaVersion, Version)
+	}
+	return &t, nil
+}
+
+// Write writes the table in one step.
+func (t *Table) Write(file string) error {
+	data, err := json.MarshalIndent(t, "", " ")
+	if err != nil {
+		return fmt.Errorf("encoding the table of mutants: %w", err)
+	}
+	return cache.WriteFile(file, append(data, '\n'))
+}
+
+// Put adds a cell, or replaces that of the same run.
+func (t *Table) Put(row string, c Cell) {
+	at, found := slices.BinarySearchFunc(t.Rows, row, func(r Row, name string) int { return cmp.Compare(r.Name, name) })
+	if !found {
+		t.Rows = slices.Insert(t.Rows, at, Row{Name: row})
+	}
+	r := &t.Rows[at]
+	at, found = slices.BinarySearchFunc(r.Cells, c.Run, func(c Cell, run string) int { return cmp.Compare(c.Run, run) })
+	if found {
+		r.Cells[at] = c
+		return
+	}
+	r.Cells = slices.Insert(r.Cells, at, c)
+}
+
+// Cell returns the cell of a row and a run; false if it was not measured.
+func (t *Table) Cell(row, run string) (Cell, bool) {
+	for _, r := range t.Rows {
+		for _, c := range r.Cells {
+			if r.Name == row && c.Run == run {
+				return c, true
+			}
+		}
+	}
+	return Cell{}, false
+}
+
+// missing are the runs of a subject that were not measured with these inputs.
+func (t *Table) missing(s Subject, inputs string) (runs []string) {
+	for _, r := range s.Runs {
+		if c, measured := t.Cell(s.Name, r); !measured || c.Inputs != inputs {
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// passed reports whether a row passed a spec.
+func (t *Table) passed(row string, s conformance.Spec) bool {
+	c, measured := t.Cell(row, s.Run.Name)
+	return measured && !slices.Contains(c.Failed, s.Name) && !slices.Contains(c.Invalid, s.Name) && !slices.Contains(c.Skipped, s.Name)
+}
+
+// Kills are the specs that a mutant turned red and its twin did not, in the order of the catalog.
+func (t *Table) Kills(m Mutant) (specs []conformance.Spec) {
+	for _, s := range specsOf(m.subject().Runs) {
+		c, _ := t.Cell(m.Name, s.Run.Name)
+		if slices.Contains(c.Failed, s.Name) && t.passed(m.twin(), s) {
+			specs = append(specs, s)
+		}
+	}
+	return specs
+}
+
+// State is what the table says of a mutant.
+type State string
+
+// The states of a mutant. It is killed only by a spec of a feature that it should break.
+const (
+	Killed      State = "killed"
+	Survived    State = "survived"
+	NotMeasured State = "not measured" // or not all of it, and no spec killed it
+)
+
+// StateOf is the state of a mutant.
+func (t *Table) StateOf(m Mutant) State {
+	for _, s := range t.Kills(m) {
+		if slices.ContainsFunc(m.Features, func(f string) bool { return slices.Contains(s.Features, f) }) {
+			return Killed
+		}
+	}
+	for _, run := range m.subject().Runs {
+		_, itself := t.Cell(m.Name, run)
+		if _, twin := t.Cell(m.twin(), run); !itself || !twin {
+			return NotMeasured
+		}
+	}
+	return Survived
+}
+
+// Defects are the specs that the unmutated proxier did not pass, although no known deviation or skip explains that. A table with a
+// defect is invalid.
+func (t *Table) Defects() (specs []string) {
+	for _, s := range conformance.Catalog() {
+		c, _ := t.Cell(Unmutated, s.Run.Name)
+		if slices.Contains(c.Invalid, s.Name) || slices.Contains(c.Failed, s.Name) && !s.Deviates {
+			specs = append(specs, s.Name)
+		}
+	}
+	return specs
+}
