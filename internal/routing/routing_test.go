@@ -42,7 +42,7 @@ func TestCasesAreComplete(t *testing.T) {
 func TestServicesHaveTheirFamily(t *testing.T) {
 	for f, protocol := range map[Family]v1.IPFamily{IPv4: v1.IPv4Protocol, IPv6: v1.IPv6Protocol} {
 		services := 0
-		for _, o := range f.services() {
+		for _, o := range f.Services() {
 			s, is := o.(*v1.Service)
 			if !is {
 				continue

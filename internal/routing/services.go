@@ -155,8 +155,8 @@ func (f Family) loadBalancer(n int) func(*v1.Service) {
 	return loadBalancer(f.address("lb", n), int32(30000+n))
 }
 
-// services returns the Services of the cases.
-func (f Family) services() (all []runtime.Object) {
+// Services returns the Services of the cases, with their endpoints.
+func (f Family) Services() (all []runtime.Object) {
 	proxied := v1.LoadBalancerIPModeProxy
 	add := func(objects []runtime.Object) { all = append(all, objects...) }
 	add(f.plainService("a b r", func(s *v1.Service) { s.Spec.ExternalIPs = []string{f.address("external", 101)} }))

@@ -72,7 +72,7 @@ func Open(ctx context.Context, dir string, f Family) (*Testbed, error) {
 	if err != nil {
 		return w, err
 	}
-	return w, w.Apply(f.services()...)
+	return w, w.Apply(f.Services()...)
 }
 
 // openEmpty is Open without Services.
