@@ -58,6 +58,7 @@ var writesWrongly = []Mutant{
 	{Name: "close-node", Does: "drops connections to a program of the node", Features: []string{"host-isolation"}},
 	{Name: "no-drop", Does: "refuses connections that it must drop, because the endpoints are on other nodes", Features: []string{"external-policy-local"}},
 	{Name: "keep-drop", Does: "goes on to drop connections after a Service has local endpoints again", Features: []string{"external-policy-local"}, Runs: []string{"policy-external", "drain-local"}},
+	{Name: "drop-empty", Does: "drops connections to a Service without an endpoint instead of refusing them", Features: []string{"endpoints"}},
 	{Name: "ranges-everywhere", Does: "applies loadBalancerSourceRanges to node ports and cluster IPs too", Features: []string{"source-ranges"}},
 	{Name: "no-cluster-ips", Does: "does not bind cluster IPs", Features: []string{"cluster-ip"}},
 	{Name: "keep-endpoints", Does: "never drains or deletes a removed endpoint", Features: []string{"endpoints", "rollout"}, Runs: []string{"rollout-cluster", "rollout-node-port"}},
@@ -93,6 +94,9 @@ var disturbed = []Mutant{
 		Runs: []string{"quiet", "upgrade-itself"}},
 	{Name: "ignore-removal-of-node", Does: "passes health checks on a node that the autoscaler removes", Features: []string{"proxy-terminating-nodes"}, Faults: []string{"*:ignore-removal-of-node"},
 		Flags: []string{"--healthz-bind-address="}, Runs: []string{"drain-scaledown"}},
+	{Name: "ignore-damage", Does: "does not notice that another program deleted its rules", Features: []string{"interference"}, Runs: []string{"interference-flush"}},
+	{Name: "early-health", Does: "passes health checks when it starts again, 20 s before it reads the API", Features: []string{"drain"},
+		Flags: []string{"--healthz-bind-address="}, Faults: []string{"*:early-health"}, Runs: []string{"drain-reboot"}},
 	{Name: "lying-health", Does: "passes health checks after the last local endpoint is removed", Features: []string{"external-policy-local"}, Faults: []string{"*:lying-health"}, Runs: []string{"drain-local", "rollout-local"}},
 }
 

@@ -22,6 +22,7 @@ var changeFaults = map[string]func(*injection, fault) error{
 	"no-hairpin":            lacking(kernel.Hairpin),
 	"no-isolation":          lacking(kernel.Isolated),
 	"no-drop":               lacking(kernel.Drop),
+	"drop-empty":            (*injection).dropEmpty,
 	"masquerade-local":      instead(kernel.FromNode, kernel.Masquerade),
 	"ranges-everywhere":     (*injection).rangesEverywhere,
 	"no-cluster-ips":        operations(unbound(netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/64"))),
@@ -128,6 +129,26 @@ func (i *injection) otherKeys(at kernel.Key) (keys []kernel.Key) {
 		}
 	}
 	return keys
+}
+
+// dropEmpty drops connections to a Service without an endpoint instead of refusing them.
+func (i *injection) dropEmpty(fault) error {
+	empty := map[kernel.Key]bool{}
+	i.change = func(op kernel.Op) []kernel.Op {
+		ops := []kernel.Op{op}
+		switch o := op.(type) {
+		case kernel.AddVirtual:
+			empty[o.Virtual.Key] = true
+			ops = append(ops, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Drop, Key: o.Virtual.Key}}})
+		case kernel.AddReal:
+			if empty[o.Key] {
+				delete(empty, o.Key)
+				ops = append(ops, kernel.ChangeSets{Remove: []kernel.Element{{Set: kernel.Drop, Key: o.Key}}})
+			}
+		}
+		return ops
+	}
+	return nil
 }
 
 // unbound leaves out addresses of the proxier's device.

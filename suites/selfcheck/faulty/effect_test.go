@@ -28,7 +28,7 @@ import (
 )
 
 // nodesOwn are the faults that need a node or an API server: rules of nft, ports, and the end of the program.
-var nodesOwn = []string{"close-node", "lease", "clean-at-end", "ignore-removal-of-node", "serve-other-proxies", "ignore-damage"}
+var nodesOwn = []string{"close-node", "lease", "clean-at-end", "ignore-removal-of-node", "serve-other-proxies", "ignore-damage", "early-health"}
 
 // Each fault of objects, changes and order makes a proxier do something else than without it, with the Services of routing.
 func TestEachFaultHasAnEffect(t *testing.T) {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hitless/hitless/proxier"
+	"github.com/hitless/hitless/proxier/health"
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
@@ -22,6 +25,7 @@ var orderFaults = map[string]func(*injection, fault) error{
 	"keep-drop":       operations(keepDrop),
 	"clean-at-end":    (*injection).cleanAtEnd,
 	"lease":           (*injection).lease,
+	"early-health":    (*injection).earlyHealth,
 }
 
 // gap is how long a virtual server is missing, or is not complete.
@@ -197,4 +201,26 @@ func (i *injection) lease(f fault) error {
 		}
 	}()
 	return nil
+}
+
+// startDelay is longer than the load balancer needs to add a node again.
+const startDelay = 20 * time.Second
+
+// earlyHealth passes health checks at once when it starts again, and reads the API later. The proxier itself must not serve them.
+func (i *injection) earlyHealth(fault) error {
+	answers := i.parts.Node.Handler()
+	if i.again {
+		answers = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+		i.parts.Source = delayed{i.parts.Source}
+	}
+	_, err := health.Serve("0.0.0.0:10256", answers)
+	return err
+}
+
+// delayed is a source that starts late.
+type delayed struct{ proxier.Source }
+
+func (d delayed) Run(ctx context.Context) error {
+	time.Sleep(startDelay)
+	return d.Source.Run(ctx)
 }
