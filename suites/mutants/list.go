@@ -114,5 +114,6 @@ var documented = []Mutant{
 	{Name: "k8s-85643", Does: "kube-proxy before KEP-1669: terminating endpoints are not used", Features: []string{"terminating-endpoints"}, Subject: "kube-proxy@v1.25.3/iptables", Twin: "kube-proxy@v1.37.1/iptables", Runs: []string{"rollout-local"}},
 	{Name: "k8s-92019", Does: "kube-proxy that leaves a pod unready that became ready during a restart", Features: []string{"restart"}, Subject: "kube-proxy@v1.25.3/ipvs", Twin: "kube-proxy@v1.37.1/ipvs", Runs: []string{"restart-ready"}},
 	{Name: "k8s-71515", Does: "kube-proxy that deletes an endpoint which is ready again", Features: []string{"flap"}, Subject: "kube-proxy@v1.12.2/ipvs", Twin: "kube-proxy@v1.37.1/ipvs", Runs: []string{"flap"}},
+	{Name: "before-kep-3836", Does: "kube-proxy before KEP-3836: passes health checks on a node that the autoscaler removes", Features: []string{"proxy-terminating-nodes"}, Subject: "kube-proxy@v1.26.0/iptables", Twin: "kube-proxy@v1.37.1/iptables", Runs: []string{"drain-scaledown"}},
 	{Name: "endpoints-only", Does: "kube-proxy from before EndpointSlices, hints and the label of another proxy", Features: []string{"service-proxy-name", "hints"}, Subject: "kube-proxy@v1.12.10/iptables", Twin: "kube-proxy@v1.37.1/iptables"},
 }

@@ -129,10 +129,7 @@ func expected(now, begun time.Time, done, total float64) string {
 
 // measure runs what is missing of a row and adds it to the table.
 func (m Measurement) measure(ctx context.Context, t *Table, j job) error {
-	out := filepath.Join(m.Out, j.subject.Name)
-	if j.subject.Subject != "" {
-		out = filepath.Join(m.Out, strings.NewReplacer("/", "-").Replace(j.subject.Name))
-	}
+	out := filepath.Join(m.Out, strings.ReplaceAll(j.subject.Name, "/", "-"))
 	subject, err := m.subject(j.subject, out)
 	if err != nil {
 		return err

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
@@ -231,18 +233,24 @@ func (i *injection) cutEndpoints(fault) error {
 // deletionDelay is longer than the time for which the scenario `recreate` has no Service.
 const deletionDelay = 8 * time.Second
 
-// lateDeletion deletes real servers late, and then also those that were added again.
-func (i *injection) lateDeletion(fault) error {
+// lateDeletion drains and deletes late, and then also what was added again.
+func (i *injection) lateDeletion(f fault) error {
 	i.change = func(op kernel.Op) []kernel.Op {
-		switch op := op.(type) {
-		case kernel.SetWeight, kernel.DeleteReal, kernel.DeleteVirtual, kernel.Unbind:
-			if o, is := op.(kernel.SetWeight); is && o.Weight > 0 {
-				return []kernel.Op{o}
+		switch o := op.(type) {
+		case kernel.SetWeight:
+			if o.Weight > 0 {
+				return []kernel.Op{op}
 			}
-			time.AfterFunc(deletionDelay, func() { _, _ = i.applyAll([]kernel.Op{op.(kernel.Op)}) })
-			return nil
+		case kernel.DeleteReal, kernel.DeleteVirtual, kernel.Unbind:
+		default:
+			return []kernel.Op{op}
 		}
-		return []kernel.Op{op}
+		time.AfterFunc(deletionDelay, func() {
+			if _, err := i.applyAll([]kernel.Op{op}); err != nil {
+				fmt.Fprintf(os.Stderr, "%s: %v\n", f.kind, err) // it may be gone by now
+			}
+		})
+		return nil
 	}
 	return nil
 }
