@@ -50,7 +50,22 @@ const closeNode = "add table inet faulty-node\nadd chain inet faulty-node in { t
 
 // operations is a fault that replaces each operation on the kernel.
 func operations(change func(kernel.Op) []kernel.Op) func(*injection, fault) error {
-	return func(i *injection, _ fault) error { i.change = change; return nil }
+	return func(i *injection, _ fault) error { i.replacing(change); return nil }
+}
+
+// replacing replaces each operation, after the faults that were injected before.
+func (i *injection) replacing(change func(kernel.Op) []kernel.Op) {
+	before := i.change
+	if before == nil {
+		i.change = change
+		return
+	}
+	i.change = func(op kernel.Op) (ops []kernel.Op) {
+		for _, o := range before(op) {
+			ops = append(ops, change(o)...)
+		}
+		return ops
+	}
 }
 
 // lacking is a fault that leaves a set empty.
@@ -104,12 +119,13 @@ func (i *injection) rangesEverywhere(fault) error {
 		}
 		return now
 	}
-	return operations(func(op kernel.Op) []kernel.Op {
+	i.replacing(func(op kernel.Op) []kernel.Op {
 		if o, is := op.(kernel.ChangeSets); is {
 			return []kernel.Op{kernel.ChangeSets{Add: all(o.Add), Remove: all(o.Remove)}}
 		}
 		return []kernel.Op{op}
-	})(i, fault{})
+	})
+	return nil
 }
 
 // otherKeys are the node port and the cluster IP of the Service with a load balancer address.
@@ -136,7 +152,7 @@ func (i *injection) otherKeys(at kernel.Key) (keys []kernel.Key) {
 // dropEmpty drops connections to a Service without an endpoint instead of refusing them.
 func (i *injection) dropEmpty(fault) error {
 	empty := map[kernel.Key]bool{}
-	i.change = func(op kernel.Op) []kernel.Op {
+	i.replacing(func(op kernel.Op) []kernel.Op {
 		ops := []kernel.Op{op}
 		switch o := op.(type) {
 		case kernel.AddVirtual:
@@ -149,7 +165,7 @@ func (i *injection) dropEmpty(fault) error {
 			}
 		}
 		return ops
-	}
+	})
 	return nil
 }
 
@@ -207,7 +223,7 @@ func (i *injection) cutEndpoints(fault) error {
 		real netip.AddrPort
 	}
 	gone := map[server]bool{}
-	i.change = func(op kernel.Op) []kernel.Op {
+	i.replacing(func(op kernel.Op) []kernel.Op {
 		switch o := op.(type) {
 		case kernel.SetWeight:
 			s := server{o.Key, o.Real}
@@ -226,7 +242,7 @@ func (i *injection) cutEndpoints(fault) error {
 			}
 		}
 		return []kernel.Op{op}
-	}
+	})
 	return nil
 }
 
@@ -235,7 +251,7 @@ const deletionDelay = 8 * time.Second
 
 // lateDeletion drains and deletes late, and then also what was added again.
 func (i *injection) lateDeletion(f fault) error {
-	i.change = func(op kernel.Op) []kernel.Op {
+	i.replacing(func(op kernel.Op) []kernel.Op {
 		switch o := op.(type) {
 		case kernel.SetWeight:
 			if o.Weight > 0 {
@@ -251,7 +267,7 @@ func (i *injection) lateDeletion(f fault) error {
 			}
 		})
 		return nil
-	}
+	})
 	return nil
 }
 

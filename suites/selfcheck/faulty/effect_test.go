@@ -55,6 +55,15 @@ func TestEachFaultHasAnEffect(t *testing.T) {
 	}
 }
 
+// Several faults of operations act together.
+func TestFaultsAreCombined(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	one, other := trace(t, "*:no-hairpin"), trace(t, "*:no-isolation")
+	if both := trace(t, "*:no-hairpin", "*:no-isolation"); both == one || both == other {
+		t.Error("one of two faults has no effect beside the other")
+	}
+}
+
 // trace is what a proxier with faults does on a kernel, and what its health checks answer, while the Services of routing change.
 func trace(t *testing.T, faults ...string) string {
 	t.Helper()

@@ -57,12 +57,12 @@ func (i *injection) replace(key kernel.Key, now *kernel.Virtual) error {
 
 // replaceUpdated replaces a virtual server instead of changing it.
 func (i *injection) replaceUpdated(f fault) error {
-	i.change = func(op kernel.Op) []kernel.Op {
+	i.replacing(func(op kernel.Op) []kernel.Op {
 		if o, is := op.(kernel.UpdateVirtual); is {
 			i.failed(f, i.replace(o.Virtual.Key, &o.Virtual))
 		}
 		return []kernel.Op{op}
-	}
+	})
 	return nil
 }
 
@@ -133,7 +133,7 @@ func nodePort(s *v1.Service, port uint16) bool {
 // rangesFirst restricts a Service before it allows its clients.
 func (i *injection) rangesFirst(f fault) error {
 	allowed := func(e kernel.Element) bool { return e.Set == kernel.Allowed }
-	i.change = func(op kernel.Op) []kernel.Op {
+	i.replacing(func(op kernel.Op) []kernel.Op {
 		o, is := op.(kernel.ChangeSets)
 		if !is || !slices.ContainsFunc(o.Add, allowed) {
 			return []kernel.Op{op}
@@ -141,7 +141,7 @@ func (i *injection) rangesFirst(f fault) error {
 		i.failed(f, i.Kernel.Apply(kernel.ChangeSets{Add: slices.DeleteFunc(slices.Clone(o.Add), allowed), Remove: o.Remove}))
 		time.Sleep(gap)
 		return []kernel.Op{kernel.ChangeSets{Add: slices.DeleteFunc(slices.Clone(o.Add), func(e kernel.Element) bool { return !allowed(e) })}}
-	}
+	})
 	return nil
 }
 
