@@ -41,6 +41,9 @@ func measure(ctx context.Context, subset string) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return 2, err
+	}
 	faulty := filepath.Join(out, "faulty")
 	if err := suites.Build(suites.FaultyPackage, faulty); err != nil {
 		return 2, err

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,7 +20,7 @@ import (
 type Measurement struct {
 	Program string // hitless
 	Faulty  string // the faulty proxier
-	Out     string // folder of the results of each row
+	Out     string // folder of the results of each row, which exists
 	File    string // of the table
 	Mutants []Mutant
 	// Examine runs `hitless conformance` with arguments, and returns its exit code.
@@ -161,9 +160,6 @@ func (m Measurement) subject(s Subject, out string) (string, error) {
 	}
 	program, err := filepath.Abs(m.Faulty)
 	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(m.Out, 0o755); err != nil {
 		return "", err
 	}
 	file := out + ".yaml"

@@ -112,6 +112,9 @@ func measurement(t *testing.T, l *lab, names string) Measurement {
 	if err := os.WriteFile(program, []byte("1"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(dir, "out"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	now := time.Unix(0, 0).UTC()
 	return Measurement{Program: program, Faulty: program, Out: filepath.Join(dir, "out"), File: filepath.Join(dir, "table.json"), Mutants: some, Examine: l.examine,
 		Log: func(string) {}, Now: func() time.Time { now = now.Add(time.Minute); return now }}
