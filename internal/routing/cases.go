@@ -62,6 +62,8 @@ var Cases = []Case{
 	{Name: "zone hints, unready in this zone", Client: "c", Target: "cluster/35:80", Want: "b", Features: []string{"endpoints", "hints", "cluster-ip"}},
 
 	{Name: "affinity", Client: "c", Target: "cluster/40:80", Want: "one", Source: "itself", Features: []string{"affinity", "cluster-ip"}},
+	{Name: "affinity, load balancer IP", Client: "client", Target: "lb/40:80", Want: "one", Source: "node", Features: []string{"affinity", "load-balancer"}},
+	{Name: "affinity, NodePort", Client: "client", Target: "node:30040", Want: "one", Source: "node", Features: []string{"affinity", "node-port"}},
 	{Name: "source ranges", Client: "client", Target: "lb/41:80", Want: "a r", Features: []string{"source-ranges", "load-balancer"}},
 	{Name: "source ranges, other client", Client: "stranger", Target: "lb/41:80", Want: "dropped", Features: []string{"source-ranges", "load-balancer"}},
 	{Name: "source ranges, NodePort", Client: "stranger", Target: "node:30041", Want: "a r", Features: []string{"source-ranges", "node-port"}},

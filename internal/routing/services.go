@@ -181,7 +181,7 @@ func (f Family) Services() (all []runtime.Object) {
 	add(f.service(33, "nodes", "a,zone="+zone+",node="+nodeName+" b,zone="+zone+",node=node-3 r,zone="+zone+",node=node-2"))
 	add(f.service(34, "other-nodes", "a,zone="+zone+",node=node-2 r,zone=zone-2,node=node-3"))
 	add(f.service(35, "zone-not-ready", "a,zone="+zone+",unready b,zone=zone-2"))
-	add(f.service(40, "affine", "a b r", func(s *v1.Service) { s.Spec.SessionAffinity = v1.ServiceAffinityClientIP }))
+	add(f.service(40, "affine", "a b r", f.loadBalancer(40), func(s *v1.Service) { s.Spec.SessionAffinity = v1.ServiceAffinityClientIP }))
 	add(f.service(41, "ranges", "a r", f.loadBalancer(41), admitting(clients)))
 	add(f.service(42, "proxied", "a", f.loadBalancer(42), func(s *v1.Service) { s.Status.LoadBalancer.Ingress[0].IPMode = &proxied }))
 	add(f.service(43, "of-another-proxy", "a", func(s *v1.Service) { s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"} }))

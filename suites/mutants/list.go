@@ -53,6 +53,7 @@ var writesWrongly = []Mutant{
 	{Name: "no-masquerade", Does: "does not masquerade traffic from outside to external addresses and node ports", Features: []string{"load-balancer", "node-port"}},
 	{Name: "no-cluster-masquerade", Does: "does not masquerade traffic to cluster IPs", Features: []string{"cluster-ip"}},
 	{Name: "masquerade-local", Does: "masquerades traffic behind externalTrafficPolicy: Local, which hides the client's address", Features: []string{"external-policy-local"}},
+	{Name: "affinity-inside", Does: "ignores sessionAffinity at load balancer addresses and node ports", Features: []string{"affinity"}},
 	{Name: "no-hairpin", Does: "does not masquerade a pod's connections to itself", Features: []string{"hairpin"}},
 	{Name: "no-isolation", Does: "lets programs of the node answer at virtual addresses", Features: []string{"host-isolation"}},
 	{Name: "close-node", Does: "drops connections to a program of the node", Features: []string{"host-isolation"}},

@@ -25,9 +25,10 @@ var changeFaults = map[string]func(*injection, fault) error{
 	"no-isolation":          lacking(kernel.Isolated),
 	"no-drop":               lacking(kernel.Drop),
 	"drop-empty":            (*injection).dropEmpty,
+	"affinity-inside":       operations(affinityInside),
 	"masquerade-local":      instead(kernel.FromNode, kernel.Masquerade),
 	"ranges-everywhere":     (*injection).rangesEverywhere,
-	"no-cluster-ips":        operations(unbound(netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/64"))),
+	"no-cluster-ips":        operations(noClusterIPs),
 	"keep-endpoints":        operations(keepEndpoints),
 	"never-zero":            operations(neverZero),
 	"cut-endpoints":         (*injection).cutEndpoints,
@@ -169,21 +170,36 @@ func (i *injection) dropEmpty(fault) error {
 	return nil
 }
 
-// unbound leaves out addresses of the proxier's device.
-func unbound(ranges ...netip.Prefix) func(kernel.Op) []kernel.Op {
-	return func(op kernel.Op) []kernel.Op {
-		var addr netip.Addr
-		switch o := op.(type) {
-		case kernel.Bind:
-			addr = o.Addr
-		case kernel.Unbind:
-			addr = o.Addr
-		}
-		if slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-			return nil
-		}
-		return []kernel.Op{op}
+// isClusterIP reports whether an address is in the ranges of cluster IPs.
+func isClusterIP(a netip.Addr) bool {
+	return netip.MustParsePrefix("10.96.0.0/16").Contains(a) || netip.MustParsePrefix("fd00:96::/64").Contains(a)
+}
+
+// noClusterIPs binds no cluster IP to the proxier's device.
+func noClusterIPs(op kernel.Op) []kernel.Op {
+	bind, binds := op.(kernel.Bind)
+	unbind, unbinds := op.(kernel.Unbind)
+	if binds && isClusterIP(bind.Addr) || unbinds && isClusterIP(unbind.Addr) {
+		return nil
 	}
+	return []kernel.Op{op}
+}
+
+// affinityInside keeps the clients of cluster IPs at their endpoint, and no others.
+func affinityInside(op kernel.Op) []kernel.Op {
+	switch o := op.(type) {
+	case kernel.AddVirtual:
+		if !isClusterIP(o.Virtual.Addr) {
+			o.Virtual.Affinity = 0
+		}
+		op = o
+	case kernel.UpdateVirtual:
+		if !isClusterIP(o.Virtual.Addr) {
+			o.Virtual.Affinity = 0
+		}
+		op = o
+	}
+	return []kernel.Op{op}
 }
 
 // keepEndpoints neither drains nor deletes a real server.

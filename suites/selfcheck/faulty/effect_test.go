@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -107,7 +108,11 @@ func trace(t *testing.T, faults ...string) string {
 	report, err = e.Drain(t.Context())
 	pass(nil, report, err)
 	for _, op := range inner.Ops() {
-		fmt.Fprintln(&text, op, fmt.Sprintf("%+v", op))
+		fields, err := json.Marshal(op)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&text, op.Name(), string(fields))
 	}
 	return text.String() + checks.text.String()
 }
