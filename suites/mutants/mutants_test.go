@@ -149,8 +149,11 @@ func TestKills(t *testing.T) {
 func TestAFaultlessRowMustBeGreen(t *testing.T) {
 	l := &lab{t: t, fails: map[string][]string{Unmutated: {"ipv6 affinity"}}}
 	table, err := measurement(t, l, "ignore-affinity,ignore-udp").Run(t.Context())
-	if !IsInvalid(err) || len(l.calls) != 1 || len(table.Defects()) != 1 {
+	if !IsInvalid(err) || len(l.calls) != 1 || len(table.Defects(nil)) != 1 {
 		t.Errorf("error %v after the rows %v", err, l.calls)
+	}
+	if defects := table.Defects([]string{"flap"}); len(defects) > 0 {
+		t.Errorf("another run has the defects %v", defects)
 	}
 }
 
@@ -181,8 +184,12 @@ func TestMeasuringContinues(t *testing.T) {
 	if _, err := m.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if table, err := Read(m.File); err != nil || !table.passed(Unmutated, specsOf([]string{"recreate"})[0]) {
-		t.Errorf("the twin has no result of the run of another mutant: %v", err)
+	table, err := Read(m.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, measured := table.Cell(Unmutated, "recreate"); !measured {
+		t.Error("the twin has no result of the run of another mutant")
 	}
 	before := len(l.calls)
 	if err := os.WriteFile(m.Program, []byte("2"), 0o755); err != nil {
@@ -190,6 +197,25 @@ func TestMeasuringContinues(t *testing.T) {
 	}
 	if _, err := m.Run(t.Context()); err != nil || len(l.calls) != before+4 {
 		t.Errorf("%d of 4 rows were measured with another program: %v", len(l.calls)-before, err)
+	}
+}
+
+// A twin that was measured with another program proves nothing.
+func TestProgramsAreNotMixed(t *testing.T) {
+	l := &lab{t: t, fails: map[string][]string{"ignore-affinity": {"ipv4 affinity"}}}
+	table, err := measurement(t, l, "ignore-affinity").Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := mutant(t, "ignore-affinity")
+	if got := table.StateOf(m); got != Killed {
+		t.Errorf("with one program: %s", got)
+	}
+	c, _ := table.Cell(Unmutated, "routing-ipv4")
+	c.Program = "another"
+	table.Put(Unmutated, c)
+	if got := table.StateOf(m); got != NotMeasured {
+		t.Errorf("with two programs: %s", got)
 	}
 }
 

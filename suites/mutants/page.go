@@ -48,7 +48,7 @@ func (t *Table) summary(kills map[string][]string) string {
 	}
 	text := fmt.Sprintf("%d of %d mutants were killed, %d survived, %d are not measured. %d of %d specs killed a mutant.",
 		n[Killed], len(All()), n[Survived], n[NotMeasured], len(kills), len(conformance.Catalog()))
-	if defects := t.Defects(); len(defects) > 0 {
+	if defects := t.Defects(nil); len(defects) > 0 {
 		text += fmt.Sprintf(" **The table is invalid:** the proxier without a fault did not pass %s.", strings.Join(defects, ", "))
 	}
 	return text

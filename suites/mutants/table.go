@@ -35,7 +35,8 @@ type Row struct {
 // Cell has the results of the specs of one run. Specs that are in no list passed.
 type Cell struct {
 	Run     string   `json:"run"`
-	Inputs  string   `json:"inputs"`            // SHA-256 of the programs and the subject
+	Program string   `json:"program"`           // SHA-256 of hitless, and of the faulty proxier if it ran
+	Inputs  string   `json:"inputs"`            // SHA-256 of these and of the subject
 	Failed  []string `json:"failed,omitempty"`  // names of specs, in the order of the catalog
 	Invalid []string `json:"invalid,omitempty"` // and those that did not run
 	Skipped []string `json:"skipped,omitempty"`
@@ -106,17 +107,17 @@ func (t *Table) missing(s Subject, inputs string) (runs []string) {
 	return runs
 }
 
-// passed reports whether a row passed a spec.
-func (t *Table) passed(row string, s conformance.Spec) bool {
+// passed reports whether a row passed a spec, measured with the same program.
+func (t *Table) passed(row string, s conformance.Spec, program string) bool {
 	c, measured := t.Cell(row, s.Run.Name)
-	return measured && !slices.Contains(c.Failed, s.Name) && !slices.Contains(c.Invalid, s.Name) && !slices.Contains(c.Skipped, s.Name)
+	return measured && c.Program == program && !slices.Contains(c.Failed, s.Name) && !slices.Contains(c.Invalid, s.Name) && !slices.Contains(c.Skipped, s.Name)
 }
 
 // Kills are the specs that a mutant turned red and its twin did not, in the order of the catalog.
 func (t *Table) Kills(m Mutant) (specs []conformance.Spec) {
 	for _, s := range specsOf(m.subject().Runs) {
 		c, _ := t.Cell(m.Name, s.Run.Name)
-		if slices.Contains(c.Failed, s.Name) && t.passed(m.twin(), s) {
+		if slices.Contains(c.Failed, s.Name) && t.passed(m.twin(), s, c.Program) {
 			specs = append(specs, s)
 		}
 	}
@@ -141,18 +142,21 @@ func (t *Table) StateOf(m Mutant) State {
 		}
 	}
 	for _, run := range m.subject().Runs {
-		_, itself := t.Cell(m.Name, run)
-		if _, twin := t.Cell(m.twin(), run); !itself || !twin {
+		c, measured := t.Cell(m.Name, run)
+		if twin, too := t.Cell(m.twin(), run); !measured || !too || twin.Program != c.Program {
 			return NotMeasured
 		}
 	}
 	return Survived
 }
 
-// Defects are the specs that the unmutated proxier did not pass, although no known deviation or skip explains that. A table with a
-// defect is invalid.
-func (t *Table) Defects() (specs []string) {
+// Defects are the specs of runs that the unmutated proxier did not pass, although no known deviation or skip explains that. A table with
+// a defect is invalid. nil means all runs.
+func (t *Table) Defects(runs []string) (specs []string) {
 	for _, s := range conformance.Catalog() {
+		if runs != nil && !slices.Contains(runs, s.Run.Name) {
+			continue
+		}
 		c, _ := t.Cell(Unmutated, s.Run.Name)
 		if slices.Contains(c.Invalid, s.Name) || slices.Contains(c.Failed, s.Name) && !s.Deviates {
 			specs = append(specs, s.Name)
