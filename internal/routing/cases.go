@@ -22,6 +22,7 @@ var Cases = []Case{
 
 	{Name: "policy Local", Client: "client", Target: "lb/3:80", Want: "a", Source: "itself", Features: []string{"external-policy-local", "load-balancer"}},
 	{Name: "policy Local, NodePort", Client: "client", Target: "node:30003", Want: "a", Source: "itself", Features: []string{"external-policy-local", "node-port"}},
+	{Name: "policy Local, external IP", Client: "client", Target: "external/103:80", Want: "a", Source: "itself", Features: []string{"external-policy-local", "external-ip"}},
 	{Name: "policy Local, cluster IP", Client: "c", Target: "cluster/3:80", Want: "a r", Source: "itself", Features: []string{"external-policy-local", "cluster-ip"}},
 	{Name: "policy Local, health", Client: "client", Target: "check!30103", Want: "200, weight 1", Features: []string{"external-policy-local", "health-check-node-port"}},
 	{Name: "policy Local without a local endpoint", Client: "client", Target: "lb/4:80", Want: "dropped", IPVS: "r", Features: []string{"external-policy-local", "load-balancer"}},

@@ -161,7 +161,7 @@ func (f Family) Services() (all []runtime.Object) {
 	add := func(objects []runtime.Object) { all = append(all, objects...) }
 	add(f.plainService("a b r", func(s *v1.Service) { s.Spec.ExternalIPs = []string{f.address("external", 101)} }))
 	add(f.service(2, "hairpin", "a"))
-	add(f.service(3, "local", "a r", f.loadBalancer(3), externalLocal(30103)))
+	add(f.service(3, "local", "a r", f.loadBalancer(3), externalLocal(30103), func(s *v1.Service) { s.Spec.ExternalIPs = []string{f.address("external", 103)} }))
 	add(f.service(4, "local-elsewhere", "r", f.loadBalancer(4), externalLocal(30104)))
 	add(f.service(5, "local-nowhere", "", f.loadBalancer(5), externalLocal(30105)))
 	add(f.service(6, "local-terminating", "a,terminating r", f.loadBalancer(6), externalLocal(30106)))
