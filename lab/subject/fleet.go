@@ -36,8 +36,8 @@ type Config struct {
 	// an Exec.
 	ClusterCIDR string
 	Flags       []string
-	Recorder   record.Recorder
-	Now        func() time.Duration
+	Recorder    record.Recorder
+	Now         func() time.Duration
 }
 
 // Fleet is one proxy on each node.
