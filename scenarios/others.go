@@ -11,7 +11,7 @@ import (
 )
 
 // Others is the number of other Services, which a proxy must program besides the measured one.
-var Others = newNumber("others", "0", "other Services of the cluster, each with two endpoints and without traffic", 0, 10000).needing(ManyServices)
+var Others = newNumber("others", "0", "other Services of the cluster, each with endpoints and without traffic", 0, 10000).needing(ManyServices)
 
 // programmedWithin is the time that proxies have to program all other Services.
 const programmedWithin = 10 * time.Minute
