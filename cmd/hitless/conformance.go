@@ -29,7 +29,8 @@ func conformanceCommand() *cobra.Command {
 
 Each spec judges the record of a run, by default in a lab with the replay control plane. Specs with the same run share it. A disruption may
 lose what its parameters make unavoidable, and nothing else. With --kubeconfig the specs that need only the API run on a live cluster;
-the others are skipped, with the reason. Results go to --out: conformance.yaml, conformance.html, junit.xml, ginkgo.json, and a
+the others are skipped, with the reason. A cluster that lacks a permission, an address for the Service or a quota is reported once, and ends
+the suite. Results go to --out: conformance.yaml, conformance.html, junit.xml, ginkgo.json, and a
 folder in runs for each run.
 
 Exit codes: 0 every spec that ran passed, 1 a spec failed, 2 wrong usage or environment, or every spec was skipped, 3 a spec is invalid or

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
@@ -246,5 +247,27 @@ func TestEndOfRunIsReported(t *testing.T) {
 	_, err := Run(t.Context(), Options{Scenario: "none", Progress: func(e progress.Event) { got = append(got, e) }})
 	if !IsUsage(err) || !slices.Equal(got, []progress.Event{{Kind: progress.End}}) {
 		t.Errorf("%v, and the events are %+v", err, got)
+	}
+}
+
+// Thousands of other Services give a run more wall time, and a deadline of the call stays.
+func TestOtherServicesExtendTheDeadline(t *testing.T) {
+	deadline := func(others string, given time.Duration) time.Duration {
+		t.Helper()
+		o := Options{Scenario: "restart", Set: map[string]string{"others": others}, LabOptions: site.LabOptions{ControlPlane: "replay", Deadline: given}}
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		plan, _, err := o.plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.resolvedLab(plan).Deadline
+	}
+	if none, many := deadline("0", 0), deadline("2000", 0); many < none+5*time.Minute {
+		t.Errorf("the deadline is %s with no other Service and %s with 2000", none, many)
+	}
+	if got := deadline("2000", time.Minute); got != time.Minute {
+		t.Errorf("a deadline of a minute became %s", got)
 	}
 }

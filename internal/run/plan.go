@@ -139,13 +139,17 @@ func (o *Options) fittingRate(p scenarios.Params) string {
 // objectTime is room for one object of a timeline, which is made before the traffic and reaches each proxy. A guest needs less.
 const objectTime = 20 * time.Millisecond
 
+// otherTime is room for one other Service, which each proxy programs at the beginning and after each of its restarts. Measured are
+// 60 ms for the beginning.
+const otherTime = 300 * time.Millisecond
+
 // resolvedLab returns the lab's options with a deadline: the wall time that the run may take.
 func (o *Options) resolvedLab(plan guest.Plan) site.LabOptions {
 	l := o.LabOptions
 	if l.Deadline > 0 {
 		return l
 	}
-	l.Deadline = 15 * time.Minute // for the lab
+	l.Deadline = 15*time.Minute + time.Duration(scenarios.Others.Of(plan.Parameters))*otherTime // for the lab
 	if length := scenarios.ChurnFor.Of(plan.Parameters); length > 0 {
 		l.Deadline += length // slower than real time is a defect
 	} else if o.Timeline != nil {
