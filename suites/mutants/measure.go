@@ -171,20 +171,13 @@ func (m Measurement) subject(s Subject, out string) (string, error) {
 	return "exec:" + file, suites.WriteFaulty(file, s.Name, program, s.Faults, s.Flags)
 }
 
-// focusOf is the expression that selects the specs of runs: their names begin with words that no other run has.
+// focusOf is the expression that selects exactly the specs of runs.
 func focusOf(runs []string) string {
-	var words []string
+	var names []string
 	for _, s := range specsOf(runs) {
-		if word := regexp.QuoteMeta(firstWord(s)); !slices.Contains(words, word) {
-			words = append(words, word)
-		}
+		names = append(names, regexp.QuoteMeta(s.Name))
 	}
-	return "^conformance a Service proxy (" + strings.Join(words, "|") + ") "
-}
-
-func firstWord(s conformance.Spec) string {
-	word, _, _ := strings.Cut(s.Name, " ")
-	return word
+	return "^conformance a Service proxy (" + strings.Join(names, "|") + "): "
 }
 
 // cellOf adds the results of the cell's run, from the report of the suite. A spec without a result is invalid.
