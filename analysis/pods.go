@@ -63,8 +63,10 @@ func (p pods) addPod(e record.Event, body record.Pod) {
 	name := PodOf(e)
 	life := p.life(name)
 	life.node = cmp.Or(NodeOf(e), life.node)
-	if body.IP != "" {
-		p.addAddress(body, name, e.At)
+	for _, ip := range []string{body.IP, body.SecondIP} {
+		if ip != "" {
+			p.addAddress(ip, body.State, name, e.At)
+		}
 	}
 	switch body.State {
 	case "ready", "unready", "terminating", "exited", "removed":
@@ -74,11 +76,11 @@ func (p pods) addPod(e record.Event, body record.Pod) {
 
 // addAddress stores the start or exit of a pod's process at an address. A late exit event of the previous pod does not end the next
 // one.
-func (p pods) addAddress(body record.Pod, name string, at time.Duration) {
-	changes, state := p.processes[body.IP], body.State
+func (p pods) addAddress(ip, state, name string, at time.Duration) {
+	changes := p.processes[ip]
 	switch n := len(changes); {
 	case state == "created", state == "started", state == "ready", n == 0, state == "exited" && changes[n-1].pod == name:
-		p.processes[body.IP] = append(changes, processChange{at, name, state == "exited"})
+		p.processes[ip] = append(changes, processChange{at, name, state == "exited"})
 	}
 }
 

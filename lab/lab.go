@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ import (
 // Config configures a lab.
 type Config struct {
 	Nodes        int
+	Family       record.Family   // of the network and of Services that name none; not IPv4 only with the control plane replay
 	ControlPlane string          // kube or replay
 	Dir          string          // directory for state and logs, on a tmpfs
 	Program      string          // the hitless binary, which contains the backend and the bundled proxier
@@ -91,7 +93,7 @@ func (l *Lab) bringUp(ctx context.Context) (err error) {
 		return err
 	}
 	l.cfg.Progress("creating the network")
-	if l.Net, err = topology.NewPaced(l.cfg.Nodes, l.cfg.Pacer); err != nil {
+	if l.Net, err = topology.NewPaced(l.cfg.Nodes, l.cfg.Family, l.cfg.Pacer); err != nil {
 		return err
 	}
 	l.cfg.Progress("starting the control plane (" + l.cfg.ControlPlane + ")")
@@ -145,7 +147,7 @@ func (l *Lab) watchTables(ctx context.Context) (err error) {
 func (l *Lab) observedNodes() []observers.Node {
 	nodes := make([]observers.Node, len(l.Net.Nodes))
 	for i, n := range l.Net.Nodes {
-		nodes[i] = observers.Node{Name: n.Name, Addr: n.Addr, Namespace: n.Namespace}
+		nodes[i] = observers.Node{Name: n.Name, Addrs: n.Addrs(), Namespace: n.Namespace}
 	}
 	return nodes
 }
@@ -197,7 +199,7 @@ func (l *Lab) startControlPlane(ctx context.Context) error {
 const replayPort = "8001"
 
 func (l *Lab) startReplay(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(topology.ControlAddr.String(), replayPort))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(l.Net.Plans()[0].Control.String(), replayPort))
 	if err != nil {
 		return fmt.Errorf("starting the replay control plane: %w", err)
 	}
@@ -220,7 +222,9 @@ func (l *Lab) startReplay(ctx context.Context) error {
 			return err
 		}
 	}
-	l.runPart(ctx, "the replay controllers", func(ctx context.Context) error { return controllers.Run(ctx, client, l.Net.NodeNames()) })
+	l.runPart(ctx, "the replay controllers", func(ctx context.Context) error {
+		return controllers.RunFor(ctx, client, l.cfg.Family, l.Net.NodeNames())
+	})
 	return nil
 }
 
@@ -236,7 +240,7 @@ func (l *Lab) startBalancer(ctx context.Context) (err error) {
 
 func (l *Lab) startSubject(ctx context.Context) (err error) {
 	l.Proxies, err = subject.NewFleet(subject.Config{Programs: l.choice.Subjects, Net: l.Net, Procs: l.Procs,
-		Kubeconfig: l.Kubeconfig, Env: l.choice.SubjectEnv, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
+		Kubeconfig: l.Kubeconfig, ClusterCIDR: l.clusterCIDR(), Flags: l.subjectFlags(), Env: l.choice.SubjectEnv, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	if err != nil {
 		return err
 	}
@@ -244,6 +248,24 @@ func (l *Lab) startSubject(ctx context.Context) (err error) {
 		return l.startDaemonSet(ctx)
 	}
 	return l.Proxies.StartAll(ctx)
+}
+
+// clusterCIDR are the ranges of all pods, separated by commas.
+func (l *Lab) clusterCIDR() string {
+	var all []string
+	for _, p := range l.Net.Plans() {
+		all = append(all, p.Cluster.String())
+	}
+	return strings.Join(all, ",")
+}
+
+// subjectFlags are flags that subjects need besides their own. The load balancer checks their health over each family, and the default
+// is IPv4 only.
+func (l *Lab) subjectFlags() []string {
+	if slices.Contains(l.cfg.Family.Each(), record.IPv6) {
+		return []string{"--healthz-bind-address=[::]:10256"}
+	}
+	return nil
 }
 
 // Balanced returns the load balancer's membership of a Service: the nodes that get new flows to all of its ports,

@@ -14,7 +14,7 @@ import (
 type membershipRecorder struct {
 	record.Recorder
 	mu             sync.Mutex
-	nodesByService map[string]map[string][]string // key: name of the Service, then protocol and port
+	nodesByService map[string]map[string][]string // key: name of the Service, then family, protocol and port
 }
 
 func newMembershipRecorder(r record.Recorder) *membershipRecorder {
@@ -33,7 +33,7 @@ func (t *membershipRecorder) store(m record.Membership) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	service := m.Service[strings.LastIndex(m.Service, "/")+1:]
-	port := fmt.Sprintf("%s %d", m.Protocol, m.Port)
+	port := fmt.Sprintf("%s %s %d", record.FamilyOf(m.Address), m.Protocol, m.Port)
 	if len(m.All) == 0 { // the port was removed
 		delete(t.nodesByService[service], port)
 		return
@@ -44,7 +44,7 @@ func (t *membershipRecorder) store(m record.Membership) {
 	t.nodesByService[service][port] = m.Nodes
 }
 
-// nodes returns the nodes that get new flows to every port of the Service, sorted.
+// nodes returns the nodes that get new flows to every port of the Service in each of its families, sorted.
 func (t *membershipRecorder) nodes(service string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -286,7 +286,7 @@ func readGeneration(conn *netlink.Conn) (string, error) {
 func (m *nftMonitor) readRules(addresses []ServiceAddress) (backendTable, error) {
 	t, rules := backendTable{}, newKernelRules(m.rules)
 	for _, s := range addresses {
-		found, err := possibleBackends(rules, m.ns.Addr, s)
+		found, err := possibleBackends(rules, m.ns.Addrs, s)
 		if err != nil {
 			return nil, fmt.Errorf("evaluating the rules for %s: %w", s.Address, err)
 		}

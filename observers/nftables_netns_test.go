@@ -154,7 +154,7 @@ func (g *monitoredNode) now() time.Duration {
 
 func newMonitoredNode(t *testing.T, buffer int, addresses ...ServiceAddress) *monitoredNode {
 	t.Helper()
-	g := &monitoredNode{Node: Node{Name: "node-2", Addr: netip.MustParseAddr("10.0.0.12"), Namespace: newNamespace(t)}, begin: time.Now(), addresses: addresses}
+	g := &monitoredNode{Node: Node{Name: "node-2", Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.12")}, Namespace: newNamespace(t)}, begin: time.Now(), addresses: addresses}
 	var err error
 	if g.nftMonitor, err = newNFTMonitor(g.Node, buffer, func() []ServiceAddress { return g.addresses }, g, g.now); err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func (g *monitoredNode) evaluate(s ServiceAddress) (found map[netip.AddrPort]int
 	err = g.Do(func() error {
 		conn, err := nftables.New()
 		if err == nil {
-			found, err = possibleBackends(newKernelRules(conn), g.Addr, s)
+			found, err = possibleBackends(newKernelRules(conn), g.Addrs, s)
 		}
 		return err
 	})

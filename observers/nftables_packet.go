@@ -3,6 +3,7 @@ package observers
 import (
 	"encoding/binary"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -148,10 +149,11 @@ const (
 	headerV6, protocolV6, sourceV6, targetV6 = 40, 6, 8, 24
 )
 
-// firstPacket is a packet to a Service address that arrives at the node with the address node, or that the node itself sends.
-func firstPacket(s ServiceAddress, node netip.Addr) packet {
+// firstPacket is a packet to a Service address that arrives at the node with the addresses node, or that the node itself sends.
+func firstPacket(s ServiceAddress, node []netip.Addr) packet {
 	p := packet{to: s.Address, family: nftables.TableFamilyIPv4, hook: *nftables.ChainHookPrerouting, protocol: unix.IPPROTO_TCP,
-		network: unknownBytes(headerV4), transport: unknownBytes(4), fromNode: s.Clients.IsSingleIP() && s.Clients.Addr() == node, toNodeAddr: s.Address.Addr() == node}
+		network: unknownBytes(headerV4), transport: unknownBytes(4),
+		fromNode: s.Clients.IsSingleIP() && slices.Contains(node, s.Clients.Addr()), toNodeAddr: slices.Contains(node, s.Address.Addr())}
 	if s.UDP {
 		p.protocol = unix.IPPROTO_UDP
 	}

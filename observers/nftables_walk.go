@@ -24,9 +24,9 @@ type evaluation struct {
 // outcome tells the places where a packet may be after a rule: at the next rule, or back in the calling chain.
 type outcome struct{ next, returned bool }
 
-// possibleBackends returns the backends that new connections to a Service address may reach over the node with the address
+// possibleBackends returns the backends that new connections to a Service address may reach over the node with the addresses
 // node, each with weight 1.
-func possibleBackends(r ruleset, node netip.Addr, s ServiceAddress) (map[netip.AddrPort]int, error) {
+func possibleBackends(r ruleset, node []netip.Addr, s ServiceAddress) (map[netip.AddrPort]int, error) {
 	ev := &evaluation{ruleset: r, packet: firstPacket(s, node), found: map[netip.AddrPort]int{}}
 	bases, err := r.natChains(ev.packet.family, ev.packet.hook)
 	if err != nil {

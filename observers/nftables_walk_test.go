@@ -112,7 +112,7 @@ func TestBackendsOfEveryPossiblePath(t *testing.T) {
 		"a condition of a later kind": {ab(append([]expr.Any{&expr.Limit{}}, a...), b), "10.0.0.1:1=1,10.0.0.2:2=1"},
 	} {
 		s := ServiceAddress{Address: netip.MustParseAddrPort("203.0.113.10:80"), Clients: netip.MustParsePrefix("10.200.0.0/16")}
-		found, err := possibleBackends(fakeRules{test.chains, sets}, netip.MustParseAddr("10.0.0.12"), s)
+		found, err := possibleBackends(fakeRules{test.chains, sets}, []netip.Addr{netip.MustParseAddr("10.0.0.12")}, s)
 		if got := record.NewBackendList(found).String(); err != nil || got != test.want {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, test.want)
 		}
@@ -122,7 +122,7 @@ func TestBackendsOfEveryPossiblePath(t *testing.T) {
 // A translation that cannot be read is an error, not a missing backend.
 func TestUnknownTranslationIsAnError(t *testing.T) {
 	rules := fakeRules{chains: map[string][][]expr.Any{"base": {{&expr.Target{Name: "DNAT", Rev: 9, Info: &xt.Unknown{}}}}}}
-	if found, err := possibleBackends(rules, netip.MustParseAddr("10.0.0.12"), web); err == nil {
+	if found, err := possibleBackends(rules, []netip.Addr{netip.MustParseAddr("10.0.0.12")}, web); err == nil {
 		t.Errorf("%v", found)
 	}
 }
@@ -137,7 +137,7 @@ func TestBackendsOfIPv6(t *testing.T) {
 			&expr.Immediate{Register: 1, Data: pod.Addr().AsSlice()},
 			&expr.Immediate{Register: 2, Data: binary.BigEndian.AppendUint16(nil, pod.Port())},
 			&expr.NAT{Type: expr.NATTypeDestNAT, RegAddrMin: 1, RegProtoMin: 2})...)
-	found, err := possibleBackends(fakeRules{chains: map[string][][]expr.Any{"base": {rule}}}, netip.MustParseAddr("10.0.0.12"), s)
+	found, err := possibleBackends(fakeRules{chains: map[string][][]expr.Any{"base": {rule}}}, []netip.Addr{netip.MustParseAddr("10.0.0.12")}, s)
 	if got := record.NewBackendList(found).String(); err != nil || got != "[2001:db8:244::7]:8080=1" {
 		t.Errorf("%q, %v", got, err)
 	}

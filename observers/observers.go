@@ -10,8 +10,8 @@ import "net/netip"
 
 // Node is a node of the lab whose kernel is observed.
 type Node struct {
-	Name string
-	Addr netip.Addr
+	Name  string
+	Addrs []netip.Addr // of each family
 	Namespace
 }
 

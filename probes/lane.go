@@ -70,11 +70,11 @@ type Lane struct {
 	Rate   float64 `json:"rate"`            // attempts per second, above 0, at most MaxRate
 
 	// SourcePrefix is the range of source addresses. Every address in it must be local to the client's namespace (`ip
-	// route add local PREFIX dev lo`; for IPv6 assign each, since the kernel binds no other, inet6_bind()). Without it
+	// route add local PREFIX dev lo`; for IPv6 with net.ipv6.ip_nonlocal_bind=1, or assign each, see inet6_bind()). Without it
 	// the kernel chooses the address, and ports are shared with other programs of the network namespace: some 28,000
 	// ports, enough for 217 attempts a second in all lanes, and fresh only as far as this process knows.
 	SourcePrefix netip.Prefix `json:"sourcePrefix,omitzero"`
-	// SpreadSeed is the seed of a load balancer that chooses nodes by record.FlowHash; 0 means none. A fresh IPv4 lane
+	// SpreadSeed is the seed of a load balancer that chooses nodes by record.FlowHash; 0 means none. A fresh lane
 	// then chooses its sources so that attempts go to all nodes in turn: with three nodes each gets an attempt every
 	// three intervals. Random sources leave one node without an attempt for 20 intervals every few minutes, and an
 	// outage there has bounds that wide.
@@ -169,8 +169,8 @@ func (l Lane) Validate() error {
 		return fail("a deadline, a threshold or the in-flight cap is negative")
 	case l.SourcePrefix.IsValid() && l.SourcePrefix.Addr().Is4() != l.Target.Addr().Is4():
 		return fail("source prefix %s and target %s have different address families", l.SourcePrefix, l.Target)
-	case l.SpreadSeed != 0 && !(l.Policy == PolicyFresh && l.SourcePrefix.IsValid() && l.Target.Addr().Is4()):
-		return fail("an even spread needs fresh five-tuples from an IPv4 source prefix")
+	case l.SpreadSeed != 0 && !(l.Policy == PolicyFresh && l.SourcePrefix.IsValid()):
+		return fail("an even spread needs fresh five-tuples from a source prefix")
 	case l.SpreadSeed != 0 && (l.SpreadNodes < 1 || l.SpreadNodes > 1000):
 		return fail("an even spread needs the number of nodes, 1 to 1000, not %d", l.SpreadNodes)
 	case strings.ContainsFunc(l.Host+l.Path, func(r rune) bool { return r <= ' ' || r > '~' }):

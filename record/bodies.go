@@ -63,6 +63,7 @@ type Pod struct {
 	Node       string `attr:"node"`
 	IP         string `attr:"ip,omitempty"`
 	Generation string `attr:"generation"`
+	SecondIP   string `attr:"secondIP,omitempty"` // of the second family of a dual-stack cluster
 }
 
 // Endpoint is a change of an endpoint in an EndpointSlice.

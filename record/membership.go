@@ -139,7 +139,7 @@ func (a *Attempt) reach() time.Duration {
 // pick is the node that a new flow gets; empty when there is none or the choice cannot be computed.
 func (m *Members) pick(a *Attempt, target netip.AddrPort) string {
 	source := a.Source.Addr().Unmap()
-	if !m.hashed || len(m.Nodes) == 0 || !source.Is4() || !target.Addr().Is4() {
+	if !m.hashed || len(m.Nodes) == 0 || !source.IsValid() || source.Is4() != target.Addr().Is4() {
 		return ""
 	}
 	return m.Nodes[PickNode(netip.AddrPortFrom(source, a.Source.Port()), target, m.seed, len(m.Nodes))]

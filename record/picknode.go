@@ -6,26 +6,35 @@ import (
 	"net/netip"
 )
 
-// PickNode returns the index of the node that a passthrough balancer chooses for a new IPv4 flow, out of n nodes.
+// PickNode returns the index of the node that a passthrough balancer chooses for a new flow, out of n nodes.
 // It is the kernel's own function, so that an attempt that got no answer still has a node: nftables' jhash expression
-// over source address, destination address, source port and destination port (16 bytes: each port stands in a register
-// of its own, padded to four bytes), scaled to n as net/netfilter/nft_hash.c does (jhash with the given seed, then
+// over source address, destination address, source port and destination port (16 bytes, or 40 of IPv6: each port stands in
+// a register of its own, padded to four bytes), scaled to n as net/netfilter/nft_hash.c does (jhash with the given seed, then
 // reciprocal_scale). It equals `jhash ip saddr . ip daddr . tcp sport . tcp dport mod n seed S` of the nft program; a
-// rule made without a seed attribute gets a random one from the kernel. n must be positive, both addresses IPv4.
+// rule made without a seed attribute gets a random one from the kernel. n must be positive, both addresses of one family.
 func PickNode(source, target netip.AddrPort, seed uint32, n int) int {
 	return int(uint64(FlowHash(source, target, seed)) * uint64(n) >> 32)
 }
 
 // FlowHash is the hash of a flow that PickNode scales to the number of nodes: the upper bits choose. Both addresses must be
-// IPv4.
+// of one family.
 func FlowHash(source, target netip.AddrPort, seed uint32) uint32 {
-	var key [16]byte
-	src, dst := source.Addr().As4(), target.Addr().As4()
-	copy(key[0:], src[:])
-	copy(key[4:], dst[:])
-	binary.BigEndian.PutUint16(key[8:], source.Port())
-	binary.BigEndian.PutUint16(key[12:], target.Port())
-	return jhash(key[:], seed)
+	var room [2*16 + 2*4]byte
+	size := 16
+	if source.Addr().Is4() {
+		size = 4
+		src, dst := source.Addr().As4(), target.Addr().As4()
+		copy(room[:], src[:])
+		copy(room[size:], dst[:])
+	} else {
+		src, dst := source.Addr().As16(), target.Addr().As16()
+		copy(room[:], src[:])
+		copy(room[size:], dst[:])
+	}
+	key := room[:2*size+8]
+	binary.BigEndian.PutUint16(key[2*size:], source.Port())
+	binary.BigEndian.PutUint16(key[2*size+4:], target.Port())
+	return jhash(key, seed)
 }
 
 // jhash is Bob Jenkins' hash as in include/linux/jhash.h, for keys whose length is a multiple of four bytes.

@@ -27,6 +27,7 @@ const (
 	SiteTargets
 	Journal
 	ManyServices
+	AddressFamilies
 )
 
 // capabilities describes each capability: its name, its meaning, and what a user does where a site lacks it.
@@ -49,6 +50,8 @@ var capabilities = map[Capability]struct{ name, meaning, advice string }{
 	SiteTargets:      {"targets of the site", "the site finds the address of a Service itself", "name a live cluster with --kubeconfig"},
 	Journal:          {"a journal", "the site stores the timeline of the run while it happens", "run in a lab"},
 	ManyServices:     {"room for other Services", "the cluster is hitless's own, so that it can have thousands of Services", "a live cluster has Services of its own: leave that out"},
+	AddressFamilies: {"a choice of address families", "nodes, pods, Services and clients can have addresses of IPv4, of IPv6 or of both",
+		"a live cluster has its own families, and the lab has IPv6 where its kernel has: leave that out"},
 }
 
 // stepsNeeding lists the steps without a verb that need a capability. The needs of verbs are in needOf.

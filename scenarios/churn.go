@@ -52,7 +52,7 @@ func churn() Scenario {
 }
 
 func (w *World) churn(ctx context.Context) error {
-	busy := endpointRing{size: 4}
+	busy := endpointRing{size: 4, family: w.Params.Family()}
 	if err := w.Step(ctx, "deploy busy", "", func(ctx context.Context) error { return w.createBusyService(ctx, &busy) }); err != nil {
 		return err
 	}
@@ -169,18 +169,21 @@ func (w *World) drain(ctx context.Context) error {
 	return w.await(ctx, "unready", "drained#1", readinessWithin)
 }
 
-// endpointRing is the endpoints of a Service; each change removes one and adds one. The addresses are from the
-// documentation range (RFC 5737) and get no traffic.
+// endpointRing is the endpoints of a Service; each change removes one and adds one of each family. The addresses are from the
+// documentation ranges (RFC 5737, RFC 3849) and get no traffic.
 type endpointRing struct {
-	size  int
-	first int // number of the first, from 0
+	size   int
+	family record.Family
+	first  int // number of the first, from 0
 }
 
 // next returns the current addresses, and advances.
 func (r *endpointRing) next() string {
 	var all []string
-	for i := range r.size {
-		all = append(all, fmt.Sprintf("192.0.2.%d", (r.first+i)%250+1))
+	for _, f := range r.family.Each() {
+		for i := range r.size {
+			all = append(all, record.Nth(ExternalIPs(f), (r.first+i)%250+1).String())
+		}
 	}
 	r.first++
 	return strings.Join(all, ",")
@@ -189,10 +192,20 @@ func (r *endpointRing) next() string {
 // heldConnections are idle connections that stay open.
 type heldConnections []io.Closer
 
-// all opens connections to each port of a workload. It waits for each port, because proxies program them one after the
+// all opens connections to each port of a workload, in each family. It waits for each port, because proxies program them one after the
 // other.
 func (h *heldConnections) all(ctx context.Context, w *World, k *workload, each int) error {
-	host, _, err := net.SplitHostPort(k.target)
+	for _, f := range w.families() {
+		if err := h.allOf(ctx, w, k, f, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allOf is all for one family.
+func (h *heldConnections) allOf(ctx context.Context, w *World, k *workload, f record.Family, each int) error {
+	host, _, err := net.SplitHostPort(k.targetFor(f, record.ProtocolNew))
 	if err != nil {
 		return fmt.Errorf("the target of %s: %w", k.name, err)
 	}

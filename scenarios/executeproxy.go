@@ -140,7 +140,7 @@ func (w executor) CloseClient(_ context.Context, s timeline.Step) error {
 }
 
 // StopLane ends a lane.
-func (w executor) StopLane(_ context.Context, s timeline.Step) error { return w.stopLane(s.Object) }
+func (w executor) StopLane(_ context.Context, s timeline.Step) error { return w.stopLanesOf(s.Object) }
 
 func (w *World) closeClient(name string) error {
 	h := w.state().connections[name]

@@ -45,17 +45,20 @@ func flap() Scenario {
 	}
 }
 
-// openConnections is the lane of the open connections. The scenario ends it before the watch, because effects after the
+// openConnections are the lanes of the open connections, one of each family. The scenario ends it before the watch, because effects after the
 // last use of a connection are measured too.
-func (w *World) openConnections() []LaneSpec {
+func (w *World) openConnections() (specs []LaneSpec) {
 	n := openConnections.Of(w.Params)
 	if n == 0 {
 		return nil
 	}
-	l := w.mainLane(record.ProtocolLong)
-	l.Protocol, l.Connections, l.Partial = record.ProtocolLong, n, true
-	l.Rate = float64(n) / askEvery.Of(w.Params).Seconds()
-	return []LaneSpec{l}
+	for _, f := range w.families() {
+		l := w.mainLane(f, record.ProtocolLong)
+		l.Connections, l.Partial = n, true
+		l.Rate = float64(n) / askEvery.Of(w.Params).Seconds()
+		specs = append(specs, l)
+	}
+	return specs
 }
 
 func (w *World) flapAll(ctx context.Context) error {
@@ -75,7 +78,7 @@ func (w *World) flapAll(ctx context.Context) error {
 			}
 		}
 	}
-	if stop := w.run.lanes[record.ProtocolLong]; stop != nil {
+	if openConnections.Of(w.Params) > 0 {
 		if err := w.Clock.Sleep(ctx, max(stayOpen.Of(w.Params), askEvery.Of(w.Params))); err != nil {
 			return err
 		}

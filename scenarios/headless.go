@@ -13,12 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/e2e-framework/klient/k8s"
+
+	"github.com/hitless/hitless/record"
 )
 
 // headless is a Service without a selector, whose endpoints the scenario writes.
 type headless struct {
 	name      string
-	addresses []string
+	addresses []string                    // of any family
+	family    record.Family               // on a live cluster: that of its first addresses, once they are known
 	shape     func(s *corev1.ServiceSpec) // nil for a Service of type ClusterIP
 	slices    bool                        // EndpointSlices only: no proxy reads Endpoints
 }
@@ -37,13 +40,18 @@ func (h *headless) create(ctx context.Context, w *World) error {
 func (h *headless) objects(w *World) []k8s.Object {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: w.namespace()},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: port, TargetPort: intstr.FromInt32(httpPort), Protocol: corev1.ProtocolTCP}}}}
+	w.shapeFamilies(&s.Spec)
 	if h.shape != nil {
 		h.shape(&s.Spec)
 	}
-	if h.slices {
-		return []k8s.Object{s, h.slice(w)}
+	all := []k8s.Object{s}
+	if !h.slices {
+		all = append(all, h.endpoints(w))
 	}
-	return []k8s.Object{s, h.endpoints(w), h.slice(w)}
+	for _, slice := range h.endpointSlices(w) {
+		all = append(all, slice)
+	}
+	return all
 }
 
 // update writes the current endpoints.
@@ -53,15 +61,20 @@ func (h *headless) update(ctx context.Context, w *World) error {
 			return fmt.Errorf("changing the Endpoints of %s: %w", h.name, err)
 		}
 	}
-	if err := w.Cluster.Update(ctx, h.slice(w)); err != nil {
-		return fmt.Errorf("changing the EndpointSlice of %s: %w", h.name, err)
+	for _, s := range h.endpointSlices(w) {
+		if err := w.Cluster.Update(ctx, s); err != nil {
+			return fmt.Errorf("changing the EndpointSlice of %s: %w", h.name, err)
+		}
 	}
 	return nil
 }
 
 // delete deletes the Service and its endpoints. Objects that a controller has deleted meanwhile are no error.
 func (h *headless) delete(ctx context.Context, w *World) error {
-	all := []k8s.Object{h.slice(w)}
+	var all []k8s.Object
+	for _, s := range h.endpointSlices(w) {
+		all = append(all, s)
+	}
 	if !h.slices {
 		all = append(all, h.endpoints(w))
 	}
@@ -79,23 +92,57 @@ func (h *headless) delete(ctx context.Context, w *World) error {
 func (h *headless) endpoints(w *World) *corev1.Endpoints {
 	all := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: h.name, Namespace: w.namespace(),
 		Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}}}
-	if len(h.addresses) == 0 { // the API refuses a subset without addresses
+	if len(h.addressesOf(h.families(w)[0])) == 0 { // the API refuses a subset without addresses
 		return all
 	}
 	subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "http", Port: httpPort, Protocol: corev1.ProtocolTCP}}}
-	for _, ip := range h.addresses {
+	for _, ip := range h.addressesOf(h.families(w)[0]) {
 		subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: ip})
 	}
 	all.Subsets = []corev1.EndpointSubset{subset}
 	return all
 }
 
-func (h *headless) slice(w *World) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: h.name + "-1", Namespace: w.namespace(),
+// families are those of the run; on a live cluster that of the first address.
+func (h *headless) families(w *World) []record.Family {
+	if w.Site.Offers().Has(SiteTargets) {
+		if h.family == "" {
+			h.family = record.IPv4
+			if _, six := record.IPv6.Among(h.addresses...); six {
+				h.family = record.IPv6
+			}
+		}
+		return h.family.Each()
+	}
+	return w.families()
+}
+
+func (h *headless) addressesOf(f record.Family) (all []string) {
+	for _, ip := range h.addresses {
+		if _, is := f.Among(ip); is {
+			all = append(all, ip)
+		}
+	}
+	return all
+}
+
+// endpointSlices are one for each family.
+func (h *headless) endpointSlices(w *World) (all []*discoveryv1.EndpointSlice) {
+	for _, f := range h.families(w) {
+		all = append(all, h.slice(w, f))
+	}
+	return all
+}
+
+func (h *headless) slice(w *World, f record.Family) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: f.Named(h.name + "-1"), Namespace: w.namespace(),
 		Labels: map[string]string{discoveryv1.LabelServiceName: h.name, discoveryv1.LabelManagedBy: "hitless"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(httpPort)), Protocol: ptr(corev1.ProtocolTCP)}}}
-	for _, ip := range h.addresses {
+	if f == record.IPv6 {
+		s.AddressType = discoveryv1.AddressTypeIPv6
+	}
+	for _, ip := range h.addressesOf(f) {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip},
 			Conditions: discoveryv1.EndpointConditions{Ready: ptr(true), Serving: ptr(true), Terminating: ptr(false)}})
 	}

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hitless/hitless/record"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/record"
 )
 
 // The parameters of interference alone.
@@ -202,20 +203,26 @@ func (w *World) makeStaleTable(ctx context.Context, node string) (match string, 
 	if err != nil {
 		return "", share, fmt.Errorf("listing the pods: %w", err)
 	}
-	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != node || p.Status.PodIP == "" })
-	if len(pods) == 0 {
-		return "", share, fmt.Errorf("no pod of the Deployment is on %s", node)
+	family := w.families()[0] // the only one: checkStale
+	var addresses []string
+	for _, p := range pods {
+		if ip, has := family.Among(podIPs(p)...); has && p.Spec.NodeName == node {
+			addresses = append(addresses, ip)
+		}
 	}
-	addresses := make([]string, len(pods))
-	for i, p := range pods {
-		addresses[i] = p.Status.PodIP
+	if len(addresses) == 0 {
+		return "", share, fmt.Errorf("no pod of the Deployment is on %s", node)
 	}
 	slices.Sort(addresses)
 	if _, err := w.nft(ctx, node, "add", "table", "inet", staleTable); err != nil {
 		return "", share, err
 	}
 	_, err = w.nft(ctx, node, "add", "chain", "inet", staleTable, staleChain, "{ type filter hook postrouting priority 0 ; }")
-	return "ip daddr { " + strings.Join(addresses, ", ") + " }", share, err
+	header := "ip"
+	if family == record.IPv6 {
+		header = "ip6"
+	}
+	return header + " daddr { " + strings.Join(addresses, ", ") + " }", share, err
 }
 
 func (w *World) addStaleRule(ctx context.Context, node, match, verdict, comment string) error {

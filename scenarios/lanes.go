@@ -23,7 +23,10 @@ func (p Params) Length() time.Duration {
 func (p Params) Room(rate float64) float64 {
 	length, bytes := p.Length().Seconds(), 0.0
 	thinned := RecordMode.Of(p) == record.RecordThinned && !keepGoing.Of(p)
-	names := p.laneNames()
+	var names []string
+	for range p.Family().Each() {
+		names = append(names, p.laneNames()...)
+	}
 	if direct.Of(p) {
 		for range Replicas.Of(p) + 1 { // one comes before another goes
 			names = append(names, record.ProtocolNew)
@@ -64,21 +67,31 @@ const maxLongConnections = 12
 // parameterLanes are the lanes that the run's parameters name.
 func (w *World) parameterLanes() []LaneSpec {
 	var specs []LaneSpec
-	for _, name := range w.Params.laneNames() {
-		specs = append(specs, w.protocolLane(name, w.Rate))
+	for _, f := range w.families() {
+		for _, name := range w.Params.laneNames() {
+			specs = append(specs, w.protocolLane(f, name, w.Rate))
+		}
 	}
 	return specs
 }
 
+// families are the single families of the run, the primary one first.
+func (w *World) families() []record.Family { return w.Params.Family().Each() }
+
 // LaneNames are the measured lanes of a run with these parameters. It is false where the scenario has more lanes of its own.
 func (s Scenario) LaneNames(p Params) (names []string, all bool) {
-	return p.laneNames(), s.Lanes == nil
+	for _, f := range p.Family().Each() {
+		for _, name := range p.laneNames() {
+			names = append(names, f.Named(name))
+		}
+	}
+	return names, s.Lanes == nil
 }
 
-// protocolLane is the lane to the measured Service with this protocol as its name.
-func (w *World) protocolLane(protocol string, rate float64) LaneSpec {
-	spec := w.mainLane(protocol)
-	spec.Protocol, spec.Target, spec.Rate = protocol, w.run.main.targetFor(protocol), rate
+// protocolLane is the lane to the measured Service with this protocol as its name; that of IPv6 has a suffix.
+func (w *World) protocolLane(f record.Family, protocol string, rate float64) LaneSpec {
+	spec := w.mainLane(f, protocol)
+	spec.Rate = rate
 	if protocol == record.ProtocolNew || protocol == record.ProtocolFresh {
 		spec.Policy = w.policyWord()
 	}

@@ -39,7 +39,7 @@ func started(t *testing.T, set map[string]string) (names []string, w *World) {
 	}
 	p := &fakeProber{}
 	w = &World{Params: params, Clock: &fakeClock{}, Prober: p, Rate: 100,
-		run: runState{main: &workload{name: "web", target: "203.0.113.10:80", datagrams: params.Datagrams()}}}
+		run: runState{main: &workload{name: "web", targets: map[record.Family]target{record.IPv4: {tcp: "203.0.113.10:80"}}, datagrams: params.Datagrams()}}}
 	if err := w.startLanes(t.Context(), restart()); err != nil {
 		t.Fatal(err)
 	}
@@ -120,12 +120,12 @@ func TestTimelineLaneEqualsNamedLane(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &World{Params: Params{"lanes": protocol, "reuse": "10s"}, Rate: 100, run: runState{main: &workload{name: "web", target: "192.0.2.1:30080", udpTarget: "192.0.2.1:30081"}}}
+		w := &World{Params: Params{"lanes": protocol, "reuse": "10s"}, Rate: 100, run: runState{main: &workload{name: "web", targets: map[record.Family]target{record.IPv4: {tcp: "192.0.2.1:30080", udp: "192.0.2.1:30081"}}}}}
 		named, own := w.parameterLanes(), w.timelineLanes(line)
 		if diff := cmp.Diff(named, own); diff != "" {
 			t.Errorf("%s (-named +of the timeline)\n%s", protocol, diff)
 		}
-		if timeline.IsUDP(protocol) != (own[0].Target == w.run.main.udpTarget) {
+		if timeline.IsUDP(protocol) != (own[0].Target == "192.0.2.1:30081") {
 			t.Errorf("%s goes to %s", protocol, own[0].Target)
 		}
 		if _, err := Replay(line).Fill(map[string]string{"loadBalancer": "haproxy"}); (err != nil) != timeline.IsUDP(protocol) || err != nil && !strings.Contains(err.Error(), "TCP only") {

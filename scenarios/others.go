@@ -3,6 +3,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,9 +30,9 @@ func (w *World) createOthers(ctx context.Context) error {
 			return err
 		}
 		for i := range n {
-			h := &headless{name: fmt.Sprintf("other-%d", i+1), addresses: []string{otherAddress(2 * i), otherAddress(2*i + 1)}}
+			h := &headless{name: fmt.Sprintf("other-%d", i+1), addresses: slices.Concat(otherAddresses(2*i), otherAddresses(2*i+1))}
 			if i == n-1 {
-				h.addresses = []string{pod.Status.PodIP}
+				h.addresses = podIPs(pod)
 			}
 			for _, o := range h.objects(w) {
 				if err := w.putObject(ctx, o); err != nil {
@@ -43,10 +44,10 @@ func (w *World) createOthers(ctx context.Context) error {
 	})
 }
 
-// otherAddress is the i-th address of the range for benchmarks (RFC 2544), which the network of no site has.
-func otherAddress(i int) string {
+// otherAddresses are the i-th addresses of the ranges for benchmarks (RFC 2544, RFC 5180), which the network of no site has.
+func otherAddresses(i int) []string {
 	i++
-	return fmt.Sprintf("198.%d.%d.%d", 18+i>>16, i>>8&0xff, i&0xff)
+	return []string{fmt.Sprintf("198.%d.%d.%d", 18+i>>16, i>>8&0xff, i&0xff), fmt.Sprintf("2001:2::%x", i)}
 }
 
 // putObject creates an object, without a request where the site can: thousands of requests take minutes.
@@ -67,12 +68,14 @@ func (w *World) awaitOther(ctx context.Context, name string) error {
 		all, ctx := errgroup.WithContext(ctx)
 		all.SetLimit(mostAttempts)
 		for _, node := range w.Nodes {
-			all.Go(func() error {
-				if err := w.Site.client.Over(ctx, node, &s); err != nil {
-					return fmt.Errorf("over %s: %w", node, err)
-				}
-				return nil
-			})
+			for _, f := range w.families() {
+				all.Go(func() error {
+					if err := w.Site.client.Over(ctx, node, f, &s); err != nil {
+						return fmt.Errorf("over %s: %w", node, err)
+					}
+					return nil
+				})
+			}
 		}
 		err := all.Wait()
 		return err == nil, "", err

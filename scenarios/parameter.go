@@ -128,7 +128,7 @@ func (s Scenario) Fill(given map[string]string) (Params, error) {
 		}
 		params[key] = value
 	}
-	for _, check := range []func() error{params.checkPlaces, params.checkPolicyChanges, params.checkReuse, params.checkChurn} {
+	for _, check := range []func() error{params.checkPlaces, params.checkPolicyChanges, params.checkReuse, params.checkChurn, params.checkStale} {
 		if err := check(); err != nil {
 			return nil, err
 		}

@@ -18,6 +18,9 @@ var (
 	GracePeriod     = newDuration("gracePeriod", "60s", "terminationGracePeriodSeconds of the pods", 0, 24*time.Hour)
 	PreStop         = newDuration("preStop", "0s", "preStop sleep of the pods", 0, time.Hour)
 	readinessPeriod = newDuration("readinessPeriod", "1s", "time between two readiness probes of a pod", time.Second, time.Hour)
+	// AddressFamily is the family of the lab; see Params.Family.
+	AddressFamily = newWord("family", string(record.IPv4), "address family of nodes, pods, Services, load balancer and clients: ipv4, ipv6 or dual; dual has each lane in both, and judges both",
+		record.Families()...).needing(AddressFamilies)
 	// TerminatingFallback is a setting of the subject.
 	TerminatingFallback = newSwitch("terminatingFallback", "on", "KEP-1669: use serving terminating endpoints when none is ready; off: as kube-proxy up to 1.25; the default is what the subject does by itself").
 				needing(RestartableProxies)
@@ -45,7 +48,7 @@ const HAProxy = "haproxy"
 // Common are the parameters that every scenario has: of the workload, the load balancer and the measured windows.
 func Common() []Parameter {
 	return []Parameter{TrafficPolicy.Parameter, Replicas.Parameter, AntiAffinity.Parameter, shutdownDelay.Parameter, GracePeriod.Parameter, PreStop.Parameter,
-		readinessPeriod.Parameter, TerminatingFallback.Parameter,
+		readinessPeriod.Parameter, AddressFamily.Parameter, TerminatingFallback.Parameter,
 		BalancerKind.Parameter, CheckTarget.Parameter, CheckInterval.Parameter, CheckFall.Parameter, CheckRise.Parameter, Flows.Parameter,
 		baseline.Parameter, settle.Parameter, RecoverWithin.Parameter, Others.Parameter}
 }
@@ -105,6 +108,9 @@ var To = newParameter("to", "", "new program of the proxies: a subject, such as 
 
 // CollectsWhenIdle reports whether a proxy written in Go collects its garbage while it is idle.
 func (p Params) CollectsWhenIdle() bool { return !idleCollects.In(p) || idleCollects.Of(p) }
+
+// Family is the family of the lab, which a live cluster chooses itself.
+func (p Params) Family() record.Family { return record.Family(AddressFamily.Of(p)) }
 
 // laneNames are the protocols that the run measures with, in their fixed order. A scenario without the parameter measures new
 // connections only.

@@ -27,11 +27,25 @@ type proof struct {
 	For  time.Duration
 	lane string // canaryLane when empty
 	node string // the only node that it is on; empty for all
+
+	family record.Family // of the lane
 }
 
-// proofs are the known faults of a run. None is shorter than two intervals of the canary, or it could fall between
+// proofs are the known faults of a run, for each family in turn. None is shorter than two intervals of the canary, or it could fall between
 // attempts; one on a single node lasts twelve intervals, because a node gets an attempt at least every five.
 func (w *World) proofs() []proof {
+	var all []proof
+	for _, f := range w.families() {
+		for _, p := range w.proofsOnce() {
+			p.family = f
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// proofsOnce are the known faults of one family.
+func (w *World) proofsOnce() []proof {
 	gap := time.Duration(float64(time.Second) / w.canaryRate())
 	lasting := func(d time.Duration, gaps int) time.Duration { return max(d, time.Duration(gaps)*gap) }
 	var all []proof
@@ -67,7 +81,7 @@ func (p proof) String() string {
 	return text
 }
 
-func (p proof) onLane() string { return cmp.Or(p.lane, canaryLane) }
+func (p proof) onLane() string { return p.family.Named(cmp.Or(p.lane, canaryLane)) }
 
 // proofRate is the least rate of the canary: a slower lane could not find short faults. It is no higher, so that the
 // canary is not harder to run than the measured lane.
@@ -75,18 +89,21 @@ const proofRate = 20
 
 func (w *World) canaryRate() float64 { return max(w.Rate, proofRate) }
 
-// controlLane is a lane that expects the canary's pods, with the engine, client and rate of the measured lanes.
-func (w *World) controlLane(name, protocol string, to *workload) LaneSpec {
-	return LaneSpec{Name: name, Service: to.name, Target: to.targetFor(protocol), Rate: w.canaryRate(), Control: true, Protocol: protocol,
+// controlLane is a lane of a family that expects the canary's pods, with the engine, client and rate of the measured lanes.
+func (w *World) controlLane(f record.Family, name, protocol string, to *workload) LaneSpec {
+	return LaneSpec{Name: f.Named(name), Service: to.name, Target: to.targetFor(f, protocol), Rate: w.canaryRate(), Control: true, Protocol: protocol,
 		Local: to.answersLocally(w), Terminated: w.terminated(), Close: closing.Of(w.Params), Node: w.fixedNode(),
 		Backends: []string{w.run.canary.name + "-"}, Host: w.run.canary.name}
 }
 
 // prove injects the known faults, one after the other, while the control lanes run.
 func (w *World) prove(ctx context.Context) error {
-	lanes := []LaneSpec{w.controlLane(canaryLane, record.ProtocolNew, w.run.canary)}
-	if w.speaksUDP() {
-		lanes = append(lanes, w.controlLane(canaryUDP, record.ProtocolFresh, w.run.canary))
+	var lanes []LaneSpec
+	for _, f := range w.families() {
+		lanes = append(lanes, w.controlLane(f, canaryLane, record.ProtocolNew, w.run.canary))
+		if w.speaksUDP() {
+			lanes = append(lanes, w.controlLane(f, canaryUDP, record.ProtocolFresh, w.run.canary))
+		}
 	}
 	var stops []func() error
 	for _, l := range lanes {
@@ -120,7 +137,7 @@ func (w *World) injectProof(ctx context.Context, id string, p proof) error {
 	if p.kind == faultMisroute {
 		return w.misroute(ctx, id, p)
 	}
-	f := FaultSpec{ID: id, Kind: p.kind, Target: w.run.canary.target, Node: p.node, For: p.For, Lane: p.onLane(), Control: true}
+	f := FaultSpec{ID: id, Kind: p.kind, Target: w.run.canary.targetFor(p.family, record.ProtocolNew), Node: p.node, For: p.For, Lane: p.onLane(), Control: true}
 	if p.lane == canaryUDP {
 		f.Protocol = "udp"
 	}
@@ -133,7 +150,7 @@ func (w *World) misroute(ctx context.Context, id string, p proof) error {
 		w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: id, Text: fmt.Sprintf("injected %s of %s: %s", p.kind, p.For, state),
 			Body: record.Fault{Fault: p.kind, State: state, ID: id, Lane: p.onLane(), Control: true}})
 	}
-	stop, err := w.Prober.StartLane(ctx, w.controlLane(canaryWrong, record.ProtocolNew, w.run.main))
+	stop, err := w.Prober.StartLane(ctx, w.controlLane(p.family, canaryWrong, record.ProtocolNew, w.run.main))
 	if err != nil {
 		return err
 	}

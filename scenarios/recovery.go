@@ -31,8 +31,8 @@ const (
 	recoveryName = "recovery" // of the Service of the check, and of the step that fails when there is no check
 	// recoveryClass keeps the lab's load balancer from the Service: the check has its own path to each node.
 	recoveryClass = "hitless.dev/recovery"
-	// recoveryIP is the external address of the Service, in ExternalIPs.
-	recoveryIP = "192.0.2.3"
+	// recoveryIP is the number of the external addresses of the Service, in ExternalIPs.
+	recoveryIP = 3
 )
 
 // checkRecovery records whether each running proxy follows one more change: an endpoint of a new Service is added and
@@ -129,7 +129,7 @@ func (w *World) changeEndpoint(ctx context.Context, nodes []string, tell func(no
 	if err != nil {
 		return nil, err
 	}
-	h := &headless{name: recoveryName, addresses: []string{pod.Status.PodIP}, shape: w.shapeRecovery, slices: w.Site.Offers().Has(SiteTargets)}
+	h := &headless{name: recoveryName, addresses: podIPs(pod), shape: w.shapeRecovery, slices: w.Site.Offers().Has(SiteTargets)}
 	if err := h.create(ctx, w); err != nil {
 		return nil, err
 	}
@@ -147,6 +147,17 @@ func (w *World) changeEndpoint(ctx context.Context, nodes []string, tell func(no
 		nodes, err = change.followedBy(ctx, nodes, s)
 	}
 	return nodes, errors.Join(err, h.delete(context.WithoutCancel(ctx), w))
+}
+
+// podIPs are the addresses of a pod, each once.
+func podIPs(pod corev1.Pod) []string {
+	all := []string{pod.Status.PodIP}
+	for _, ip := range pod.Status.PodIPs {
+		if !slices.Contains(all, ip.IP) {
+			all = append(all, ip.IP)
+		}
+	}
+	return all
 }
 
 // recoveryPod is a ready pod of the canary, or else of the measured Service, on a node with power.
@@ -178,7 +189,7 @@ func (w *World) shapeRecovery(s *corev1.ServiceSpec) {
 		s.Type = corev1.ServiceTypeNodePort
 	case w.Params.target() == toClusterIP:
 	case w.Params.target() == ToExternalIP:
-		s.ExternalIPs = []string{recoveryIP}
+		s.ExternalIPs = w.externalIPs(recoveryIP)
 	default:
 		s.Type, s.LoadBalancerClass = corev1.ServiceTypeLoadBalancer, new(recoveryClass)
 	}
@@ -195,7 +206,10 @@ func (w *World) publish(ctx context.Context) (*corev1.Service, error) {
 	if err != nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return s, err
 	}
-	status := corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: recoveryIP}}}
+	var status corev1.LoadBalancerStatus
+	for _, ip := range w.externalIPs(recoveryIP) {
+		status.Ingress = append(status.Ingress, corev1.LoadBalancerIngress{IP: ip})
+	}
 	data, err := json.Marshal(map[string]any{"status": map[string]any{"loadBalancer": status}})
 	if err != nil {
 		return nil, err
@@ -215,6 +229,16 @@ type endpointChange struct {
 	tell  func(node string, body record.Recovery, text string)
 }
 
+// shows reports whether traffic over a node shows the change, in each family.
+func (c endpointChange) shows(ctx context.Context, node string, s *corev1.Service) bool {
+	for _, f := range c.families() {
+		if err := c.Site.client.Over(ctx, node, f, s); (err == nil) != (c.what == recoveryAdded) {
+			return false
+		}
+	}
+	return true
+}
+
 // mostAttempts bounds the attempts at the same time.
 const mostAttempts = 50
 
@@ -231,8 +255,8 @@ func (c endpointChange) followedBy(ctx context.Context, nodes []string, s *corev
 				continue
 			}
 			all.Go(func() error {
-				err := c.Site.client.Over(ctx, node, s)
-				if now := c.Clock.Now() - c.begin; (err == nil) == (c.what == recoveryAdded) && now <= limit {
+				shows := c.shows(ctx, node, s)
+				if now := c.Clock.Now() - c.begin; shows && now <= limit {
 					took[i] = max(1, now)
 				}
 				return nil

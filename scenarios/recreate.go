@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,9 +63,7 @@ func (w *World) deleteService(ctx context.Context) error {
 func (w *World) createAgain(ctx context.Context, was *corev1.Service) error {
 	s := &corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Name: was.Name, Namespace: was.Namespace, Labels: was.Labels, Annotations: was.Annotations}, Spec: was.Spec}
-	for _, in := range was.Status.LoadBalancer.Ingress {
-		s.Spec.LoadBalancerIP = in.IP
-	}
+	s.Spec.LoadBalancerIP = strings.Join(IngressIPs(was), ",")
 	data, err := json.Marshal(s)
 	if err != nil {
 		return err

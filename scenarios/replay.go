@@ -95,10 +95,12 @@ func verbsOf(t *timeline.Timeline) (verbs []string) {
 
 // timelineLanes are the lanes that a timeline starts before the baseline. A lane that a step ends is partial.
 func (w *World) timelineLanes(t *timeline.Timeline) (specs []LaneSpec) {
-	for _, s := range t.Lanes {
-		spec := w.timelineLane(s)
-		spec.Partial = slices.ContainsFunc(t.Steps, func(step timeline.Step) bool { return step.Verb == "lane stop" && step.Object == s.Object })
-		specs = append(specs, spec)
+	for _, f := range w.families() {
+		for _, s := range t.Lanes {
+			spec := w.timelineLane(f, s)
+			spec.Partial = slices.ContainsFunc(t.Steps, func(step timeline.Step) bool { return step.Verb == "lane stop" && step.Object == s.Object })
+			specs = append(specs, spec)
+		}
 	}
 	return specs
 }
@@ -176,7 +178,9 @@ func (w *World) writeHead(s Scenario) {
 	slices.SortFunc(t.Set, func(a, b timeline.Setting) int { return cmp.Compare(a.Key, b.Key) })
 	if s.Lanes != nil {
 		for _, l := range s.Lanes(w) {
-			t.Lanes = append(t.Lanes, laneStep(l))
+			if l.Name == w.families()[0].Named(l.Protocol) { // the parameter family gives those of others
+				t.Lanes = append(t.Lanes, laneStep(l))
+			}
 		}
 	}
 	j.Journal(t.Header())
@@ -184,7 +188,7 @@ func (w *World) writeHead(s Scenario) {
 
 // laneStep is the line of a lane in a timeline.
 func laneStep(l LaneSpec) timeline.Step {
-	s := timeline.Step{Verb: "lane start", Object: l.Name}
+	s := timeline.Step{Verb: "lane start", Object: l.Protocol}
 	if l.Connections > 0 {
 		s.Args = append(s.Args, timeline.Arg{Key: "connections", Value: strconv.Itoa(l.Connections)})
 	}
@@ -209,7 +213,7 @@ func AttemptsIn(t *timeline.Timeline, p Params, rate float64) float64 {
 	for _, s := range t.Lanes {
 		attempts += length.Seconds() * cmp.Or(atRate(s), rate)
 	}
-	return attempts
+	return attempts * float64(len(p.Family().Each()))
 }
 
 func atRate(s timeline.Step) float64 {
@@ -218,8 +222,8 @@ func atRate(s timeline.Step) float64 {
 }
 
 // timelineLane is the lane to the measured Service that a step describes.
-func (w *World) timelineLane(s timeline.Step) LaneSpec {
-	spec := w.protocolLane(s.Object, cmp.Or(atRate(s), w.Rate))
+func (w *World) timelineLane(f record.Family, s timeline.Step) LaneSpec {
+	spec := w.protocolLane(f, s.Object, cmp.Or(atRate(s), w.Rate))
 	if s.Object == record.ProtocolLong {
 		spec.Connections = s.Number("connections", spec.Connections)
 	}

@@ -125,9 +125,9 @@ func (w *World) checkProxies(context.Context) error {
 	return nil
 }
 
-// mainLane is a lane to the measured Service.
-func (w *World) mainLane(name string) LaneSpec {
-	return LaneSpec{Name: name, Service: w.run.main.name, Target: w.run.main.target, Rate: w.Rate,
+// mainLane is a lane of a family and a protocol to the measured Service.
+func (w *World) mainLane(f record.Family, protocol string) LaneSpec {
+	return LaneSpec{Name: f.Named(protocol), Protocol: protocol, Service: w.run.main.name, Target: w.run.main.targetFor(f, protocol), Rate: w.Rate,
 		Local: w.run.main.answersLocally(w), Terminated: w.terminated(), Close: closing.Of(w.Params), Node: w.fixedNode(),
 		Backends: []string{w.run.main.name + "-"}, Host: w.run.main.name}
 }
@@ -172,6 +172,16 @@ func (w *World) probePods(ctx context.Context) (stop func() error, err error) {
 		return nil, fmt.Errorf("asking the pods at their own addresses: %w", err)
 	}
 	return stop, nil
+}
+
+// stopLanesOf ends the measured lanes of a protocol, of each family.
+func (w *World) stopLanesOf(protocol string) error {
+	for _, f := range w.families() {
+		if err := w.stopLane(f.Named(protocol)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stopLane ends a measured lane.

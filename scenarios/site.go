@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/e2e-framework/klient/k8s"
+
+	"github.com/hitless/hitless/record"
 )
 
 // Site is where a run takes place: a client and faults, which each site has, and the capabilities that were added with
@@ -92,9 +94,9 @@ type Client interface {
 	Reach(ctx context.Context, network, target string) error
 	// Hold opens one connection to address:port and keeps it open.
 	Hold(ctx context.Context, target string) (io.Closer, error)
-	// Over makes one attempt at the first port of a Service through the proxy of one node, past every load balancer, and
-	// returns why it got no answer. It may be called concurrently.
-	Over(ctx context.Context, node string, s *corev1.Service) error
+	// Over makes one attempt of a single family at the first port of a Service through the proxy of one node, past every load
+	// balancer, and returns why it got no answer. A live cluster has its own families. It may be called concurrently.
+	Over(ctx context.Context, node string, f record.Family, s *corev1.Service) error
 }
 
 // Faults injects known faults. Without OwnLoadBalancer it can drop replies only.

@@ -87,7 +87,7 @@ const minEffectiveChurn = 0.95
 
 func (w *World) soak(ctx context.Context) error {
 	w.run.tolerant = true
-	busy := endpointRing{size: 4}
+	busy := endpointRing{size: 4, family: w.Params.Family()}
 	if err := w.beginChurn(ctx, &busy); err != nil {
 		return err
 	}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,8 +36,46 @@ const (
 	InPod = "pod"
 )
 
-// ExternalIPs is the range of the external IPs of Services. A lab routes it to the first node.
-var ExternalIPs = netip.MustParsePrefix("192.0.2.0/24")
+// ExternalIPs is the range of the external IPs of Services in a single family. A lab routes it to the first node.
+func ExternalIPs(f record.Family) netip.Prefix {
+	if f == record.IPv6 {
+		return netip.MustParsePrefix("2001:db8:192::/64")
+	}
+	return netip.MustParsePrefix("192.0.2.0/24")
+}
+
+// externalIPs are the external IPs with a number of the families of the run.
+func (w *World) externalIPs(number int) (all []string) {
+	for _, f := range w.families() {
+		all = append(all, record.Nth(ExternalIPs(f), number).String())
+	}
+	return all
+}
+
+// IngressIPs are the addresses in the status of a Service.
+func IngressIPs(s *corev1.Service) (all []string) {
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		all = append(all, in.IP)
+	}
+	return all
+}
+
+// target is where the lanes of a family go: address:port. udp is that of lanes of UDP where it differs.
+type target struct{ tcp, udp string }
+
+// shapeFamilies gives a Service the families of the run; a cluster of IPv4 does so itself.
+func (w *World) shapeFamilies(s *corev1.ServiceSpec) {
+	protocols := map[record.Family]corev1.IPFamily{record.IPv4: corev1.IPv4Protocol, record.IPv6: corev1.IPv6Protocol}
+	policies := map[record.Family]corev1.IPFamilyPolicy{record.IPv6: corev1.IPFamilyPolicySingleStack, record.DualStack: corev1.IPFamilyPolicyRequireDualStack}
+	policy, other := policies[w.Params.Family()]
+	if !other {
+		return
+	}
+	s.IPFamilyPolicy = &policy
+	for _, f := range w.families() {
+		s.IPFamilies = append(s.IPFamilies, protocols[f])
+	}
+}
 
 // minReuse is longer than an attempt can wait: the dial deadline and the reply deadline together.
 const minReuse = 5 * time.Second
@@ -101,6 +141,15 @@ func (p Params) checkPlaces() error {
 	return nil
 }
 
+// checkStale refuses a foreign rule that would match the pods in one of two families.
+func (p Params) checkStale() error {
+	if p.Family() != record.DualStack || !strings.HasPrefix(Meddling.Of(p), "stale-") {
+		return nil
+	}
+	return fmt.Errorf("--set %s with %s: a foreign rule matches addresses of one family; give --set family=ipv4 or family=ipv6",
+		p.given(AddressFamily.Parameter), p.given(Meddling.Parameter))
+}
+
 // fixedNode is the node of all attempts; empty where a load balancer chooses.
 func (w *World) fixedNode() string {
 	if w.Params.ThroughBalancer() || len(w.Nodes) == 0 {
@@ -125,76 +174,77 @@ func (k *workload) shapeService(w *World, s *corev1.Service) *corev1.Service {
 	case toClusterIP:
 		s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeClusterIP, ""
 	case ToExternalIP:
-		s.Spec.Type, s.Spec.ExternalIPs = corev1.ServiceTypeClusterIP, []string{k.externalIP()}
+		s.Spec.Type, s.Spec.ExternalIPs = corev1.ServiceTypeClusterIP, k.externalIPs(w)
 	}
 	return s
 }
 
-// externalIP is the external IP of the workload.
-func (k *workload) externalIP() string {
-	first := ExternalIPs.Addr().Next()
+// externalIPs are the external IPs of the workload, one of each family.
+func (k *workload) externalIPs(w *World) []string {
 	if k.name == canaryName {
-		first = first.Next()
+		return w.externalIPs(2)
 	}
-	return first.String()
+	return w.externalIPs(1)
 }
 
-// findTarget returns the addresses of the Service that the lanes go to; empty while they are not known.
-func (k *workload) findTarget(ctx context.Context, w *World, s *corev1.Service) (target, datagrams string, err error) {
-	host := ""
+// findTarget returns where the lanes of a family go; empty while the addresses of the Service are not known.
+func (k *workload) findTarget(ctx context.Context, w *World, f record.Family, s *corev1.Service) (found target, err error) {
+	var hosts []string
 	number := func(p corev1.ServicePort) int32 { return p.Port }
 	switch Target.Of(w.Params) {
 	case toNodePort:
-		if host, err = w.nodeAddress(ctx, w.Nodes[0]); err != nil {
-			return "", "", err
+		if hosts, err = w.nodeAddresses(ctx, w.Nodes[0]); err != nil {
+			return target{}, err
 		}
 		number = func(p corev1.ServicePort) int32 { return p.NodePort }
 	case toClusterIP:
-		host = s.Spec.ClusterIP
+		hosts = append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...)
 	case ToExternalIP:
-		host = k.externalIP()
+		hosts = k.externalIPs(w)
 	default:
-		for _, in := range s.Status.LoadBalancer.Ingress {
-			host = in.IP
-		}
+		hosts = IngressIPs(s)
 	}
-	if host == "" || len(s.Spec.Ports) == 0 {
-		return "", "", nil
+	host, has := f.Among(hosts...)
+	if !has || len(s.Spec.Ports) == 0 {
+		return target{}, nil
 	}
 	for _, p := range s.Spec.Ports {
-		at := host + ":" + strconv.Itoa(int(number(p)))
+		at := net.JoinHostPort(host, strconv.Itoa(int(number(p))))
 		switch {
 		case number(p) == 0:
-			return "", "", nil
+			return target{}, nil
 		case p.Protocol == corev1.ProtocolUDP:
-			datagrams = at
-		case target == "":
-			target = at
+			found.udp = at
+		case found.tcp == "":
+			found.tcp = at
 		}
 	}
-	return target, datagrams, nil
+	return found, nil
 }
 
-// nodeAddress is the internal IP of a node.
-func (w *World) nodeAddress(ctx context.Context, name string) (string, error) {
+// nodeAddresses are the internal IPs of a node.
+func (w *World) nodeAddresses(ctx context.Context, name string) (all []string, err error) {
 	var node corev1.Node
 	if err := w.Cluster.Get(ctx, name, "", &node); err != nil {
-		return "", fmt.Errorf("reading the node %s: %w", name, err)
+		return nil, fmt.Errorf("reading the node %s: %w", name, err)
 	}
 	for _, a := range node.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
-			return a.Address, nil
+			all = append(all, a.Address)
 		}
 	}
-	return "", fmt.Errorf("the node %s has no internal IP in its status: its NodePorts cannot be reached", name)
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the node %s has no internal IP in its status: its NodePorts cannot be reached", name)
+	}
+	return all, nil
 }
 
-// targetFor is the target of a lane with the protocol.
-func (k *workload) targetFor(protocol string) string {
-	if timeline.IsUDP(protocol) && k.udpTarget != "" {
-		return k.udpTarget
+// targetFor is the target of a lane of a family with the protocol.
+func (k *workload) targetFor(f record.Family, protocol string) string {
+	if t := k.targets[f]; timeline.IsUDP(protocol) && t.udp != "" {
+		return t.udp
 	}
-	return k.target
+	return k.targets[f].tcp
 }
 
 // missing describes what a Service lacks for the target of the lanes.

@@ -66,7 +66,7 @@ func shaped(t *testing.T, set map[string]string) (*corev1.Service, LaneSpec, *Wo
 		t.Fatal(err)
 	}
 	w := &World{Params: params, Rate: 100, Nodes: []string{"node-1", "node-2"},
-		run: runState{main: &workload{name: "web", policy: corev1.ServiceExternalTrafficPolicy(params["trafficPolicy"]), target: "192.0.2.1:80"},
+		run: runState{main: &workload{name: "web", policy: corev1.ServiceExternalTrafficPolicy(params["trafficPolicy"]), targets: map[record.Family]target{record.IPv4: {tcp: "192.0.2.1:80"}}},
 			canary: &workload{name: canaryName}}}
 	return w.run.main.service(w), w.parameterLanes()[0], w
 }
@@ -111,7 +111,7 @@ func TestLanesHaveCloseAndPolicyParameters(t *testing.T) {
 	if lane.Close != "rst" || lane.Policy != "reuse:10s" {
 		t.Errorf("close=rst reuse=10s makes the lane %+v", lane)
 	}
-	if canary := w.controlLane(canaryLane, record.ProtocolNew, w.run.main); canary.Policy != "" || canary.Close != "rst" {
+	if canary := w.controlLane(record.IPv4, canaryLane, record.ProtocolNew, w.run.main); canary.Policy != "" || canary.Close != "rst" {
 		t.Errorf("the canary has policy %q and close %s, want fresh five-tuples and the close of the lane", canary.Policy, canary.Close)
 	}
 	if _, lane, _ = shaped(t, nil); lane.Close != "fin" || lane.Policy != "" {

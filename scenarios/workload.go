@@ -33,9 +33,8 @@ type workload struct {
 	gated    bool // its pods have a readiness gate
 	// datagrams adds a UDP port with the same number to the Service.
 	datagrams bool
-	special   []corev1.ServicePort // instead of the usual ports; nil for those
-	// target is address:port for lanes, once it is known; udpTarget that for lanes of UDP where it differs.
-	target, udpTarget string
+	special   []corev1.ServicePort     // instead of the usual ports; nil for those
+	targets   map[record.Family]target // for lanes, once they are known
 }
 
 // The ports of the backend, by default those of agnhost netexec.
@@ -61,7 +60,7 @@ func (k *workload) answersLocally(w *World) bool {
 }
 
 func (k *workload) service(w *World) *corev1.Service {
-	return k.shapeService(w, &corev1.Service{
+	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: k.name, Namespace: w.namespace()},
 		Spec: corev1.ServiceSpec{
 			Type:                  cmp.Or(w.ServiceType, corev1.ServiceTypeLoadBalancer),
@@ -69,7 +68,9 @@ func (k *workload) service(w *World) *corev1.Service {
 			Selector:              map[string]string{"app": k.name},
 			Ports:                 k.ports(),
 		},
-	})
+	}
+	w.shapeFamilies(&s.Spec)
+	return k.shapeService(w, s)
 }
 
 // deployment replaces one pod at a time and never has fewer than the wanted number.
@@ -178,7 +179,8 @@ func (k *workload) deploy(ctx context.Context, w *World) error {
 // awaitTarget waits until the address of the Service is known.
 func (k *workload) awaitTarget(ctx context.Context, w *World) error {
 	if t, err := part[Targets](w.Site, SiteTargets); err == nil {
-		k.target, err = t.Target(ctx, k.service(w))
+		tcp, err := t.Target(ctx, k.service(w))
+		k.targets = map[record.Family]target{w.families()[0]: {tcp: tcp}}
 		return err
 	}
 	return w.Until(ctx, "an address for the Service "+k.name, time.Minute, func(ctx context.Context) (bool, string, error) {
@@ -186,9 +188,15 @@ func (k *workload) awaitTarget(ctx context.Context, w *World) error {
 		if err := w.Cluster.Get(ctx, k.name, w.namespace(), &s); err != nil {
 			return false, "", err
 		}
-		var err error
-		k.target, k.udpTarget, err = k.findTarget(ctx, w, &s)
-		return k.target != "", missing(w.Params), err
+		k.targets = map[record.Family]target{}
+		for _, f := range w.families() {
+			found, err := k.findTarget(ctx, w, f, &s)
+			if err != nil || found.tcp == "" {
+				return false, missing(w.Params), err
+			}
+			k.targets[f] = found
+		}
+		return true, "", nil
 	})
 }
 
@@ -198,14 +206,24 @@ const consecutiveAnswers = 30
 
 // awaitAnswers waits until the Service answers over each node. Losses before that belong to the setup.
 func (k *workload) awaitAnswers(ctx context.Context, w *World) error {
+	for _, f := range w.families() {
+		if err := k.awaitAnswersOf(ctx, w, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitAnswersOf is awaitAnswers for one family.
+func (k *workload) awaitAnswersOf(ctx context.Context, w *World, f record.Family) error {
 	networks := []string{"tcp"}
 	if k.datagrams {
 		networks = append(networks, "udp")
 	}
 	for _, network := range networks {
-		target := k.target
+		target := k.targetFor(f, record.ProtocolNew)
 		if network == "udp" {
-			target = k.targetFor(record.ProtocolFresh)
+			target = k.targetFor(f, record.ProtocolFresh)
 		}
 		what := fmt.Sprintf("%d answers in a row from %s over %s", consecutiveAnswers, target, network)
 		err := w.Until(ctx, what, time.Minute, func(ctx context.Context) (bool, string, error) {

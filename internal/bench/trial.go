@@ -38,7 +38,7 @@ func (b *bench) trial(ctx context.Context, s Subject, node *topology.Node) (Row,
 		t.row.MinSync = s.MinSync
 	}
 	var err error
-	if t.probe, err = observers.NewServiceProbe(s.Mode, observers.Node{Name: node.Name, Addr: node.Addr, Namespace: node.Namespace}); err != nil {
+	if t.probe, err = observers.NewServiceProbe(s.Mode, observers.Node{Name: node.Name, Addrs: node.Addrs(), Namespace: node.Namespace}); err != nil {
 		return t.row, err
 	}
 	defer t.probe.Close()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -26,29 +28,49 @@ type client struct {
 	name            string // in the record
 	throughBalancer bool   // the external load balancer
 	outside         bool
-	sources         netip.Prefix // its addresses
+	sources         []netip.Prefix // its addresses, of each family
 }
 
 // clientOf prepares the client that the parameters name, and its route to the target.
 func clientOf(l *lab.Lab, params map[string]string) (c client, err error) {
 	p, first := scenarios.Params(params), l.Net.Nodes[0]
-	c = client{Namespace: l.Net.Client, name: "client", throughBalancer: p.ThroughBalancer(), outside: true, sources: topology.ClientSources}
+	c = client{Namespace: l.Net.Client, name: "client", throughBalancer: p.ThroughBalancer(), outside: true}
+	for _, a := range l.Net.Plans() {
+		c.sources = append(c.sources, a.ClientSources)
+	}
 	switch scenarios.ClientPlace.Of(p) {
 	case scenarios.OnNode:
 		c.Namespace, c.name, c.outside, err = first.Namespace, first.Name, false, first.PrepareClient()
-		c.sources = netip.PrefixFrom(first.Addr, first.Addr.BitLen())
+		c.sources = nil
+		for _, a := range first.Addrs() {
+			c.sources = append(c.sources, netip.PrefixFrom(a, a.BitLen()))
+		}
 	case scenarios.InPod:
 		c.name, c.outside = "a pod on "+first.Name, false
-		c.sources = netip.PrefixFrom(topology.ClientPodAddr, topology.ClientPodAddr.BitLen())
+		c.sources = nil
+		for _, a := range l.Net.Plans() {
+			c.sources = append(c.sources, netip.PrefixFrom(a.ClientPod, a.ClientPod.BitLen()))
+		}
 		c.Namespace, err = l.Net.AddClientPod(first)
 	}
 	if err == nil && scenarios.Target.Of(p) == scenarios.ToExternalIP {
-		err = l.Net.RouteTo(scenarios.ExternalIPs, first)
+		for _, a := range l.Net.Plans() {
+			err = errors.Join(err, l.Net.RouteTo(scenarios.ExternalIPs(a.Family), first))
+		}
 	}
 	if err != nil {
 		return c, fmt.Errorf("preparing the client: %w", err)
 	}
 	return c, nil
+}
+
+// sourcesOf are the client's addresses of the family of a target.
+func (c client) sourcesOf(target netip.Addr) netip.Prefix {
+	i := slices.IndexFunc(c.sources, func(p netip.Prefix) bool { return record.FamilyOf(p.Addr()) == record.FamilyOf(target) })
+	if i < 0 {
+		return netip.Prefix{}
+	}
+	return c.sources[i]
 }
 
 // limits are those of the client's namespace.

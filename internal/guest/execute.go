@@ -165,7 +165,7 @@ func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
 	if base.Kernel != KernelHost { // where time costs nothing while nothing happens
 		pacer = vm.NewPacer()
 	}
-	return lab.Config{Nodes: base.Nodes, ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
+	return lab.Config{Nodes: base.Nodes, Family: base.family(), ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
 		Pacer: pacer, Recorder: r, Now: now, Progress: newConsole(now).stage}
 }
 

@@ -9,6 +9,7 @@ import (
 	"reflect"
 
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -52,8 +53,15 @@ func (p Plan) Base() Plan {
 	if !p.lab() {
 		return Plan{Scenario: p.Scenario}
 	}
-	return Plan{ControlPlane: p.ControlPlane, Nodes: p.Nodes}
+	base := Plan{ControlPlane: p.ControlPlane, Nodes: p.Nodes}
+	if f := p.family(); f != record.IPv4 { // the network is older than the pause
+		base.Parameters = map[string]string{scenarios.AddressFamily.Key: string(f)}
+	}
+	return base
 }
+
+// family is the family of the lab's network.
+func (p Plan) family() record.Family { return scenarios.Params(p.Parameters).Family() }
 
 // lab reports whether the plan runs a scenario in a lab.
 func (p Plan) lab() bool {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hitless/hitless/internal/routing"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/record"
 )
 
 // RoutingScenario checks Services of each kind on a node of its own. Its parameter `family` is ipv4 or ipv6. The history has a check
@@ -26,10 +27,7 @@ func checkRoutingParameters(set map[string]string, s subject.Spec) error {
 	if err != nil {
 		return fmt.Errorf("--set %w", err)
 	}
-	if f == routing.IPv6 && !s.DualStack() {
-		return &subject.LackError{Reason: fmt.Sprintf("%s serves no IPv6 by default: kube-proxy does since v1.21 (KEP-563)", s)}
-	}
-	return nil
+	return s.CheckFamily(record.Family(f))
 }
 
 func checkRouting(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {

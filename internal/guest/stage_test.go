@@ -104,7 +104,7 @@ func (s *stage) Hold(ctx context.Context, target string) (io.Closer, error) {
 }
 
 // Over answers over each node while a Service has an endpoint.
-func (s *stage) Over(ctx context.Context, node string, service *corev1.Service) error {
+func (s *stage) Over(ctx context.Context, node string, _ record.Family, service *corev1.Service) error {
 	slices, err := s.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,7 +106,7 @@ const overTimeout = time.Second
 
 // Over goes to the Service's external address with the node as the next hop, or else to its node port, or else from the node
 // itself to its cluster IP.
-func (s site) Over(ctx context.Context, name string, svc *corev1.Service) error {
+func (s site) Over(ctx context.Context, name string, f record.Family, svc *corev1.Service) error {
 	node, err := s.net.Node(name)
 	if err != nil {
 		return err
@@ -117,15 +118,17 @@ func (s site) Over(ctx context.Context, name string, svc *corev1.Service) error 
 	via := func(ctx context.Context, network, address string) (net.Conn, error) {
 		return balancer.DialVia(ctx, s.net, node, network, address)
 	}
-	switch {
-	case len(svc.Status.LoadBalancer.Ingress) > 0:
-		return reachHTTP(ctx, via, at(svc.Status.LoadBalancer.Ingress[0].IP, p.Port))
-	case len(svc.Spec.ExternalIPs) > 0:
-		return reachHTTP(ctx, via, at(svc.Spec.ExternalIPs[0], p.Port))
-	case p.NodePort != 0:
-		return reachHTTP(ctx, s.net.Balancer.DialContext, at(node.Addr.String(), p.NodePort))
+	if ip, has := f.Among(append(scenarios.IngressIPs(svc), svc.Spec.ExternalIPs...)...); has {
+		return reachHTTP(ctx, via, at(ip, p.Port))
 	}
-	return reachHTTP(ctx, node.DialContext, at(svc.Spec.ClusterIP, p.Port))
+	if p.NodePort != 0 {
+		return reachHTTP(ctx, s.net.Balancer.DialContext, at(node.AddrOf(f).String(), p.NodePort))
+	}
+	ip, has := f.Among(append(svc.Spec.ClusterIPs, svc.Spec.ClusterIP)...)
+	if !has {
+		return fmt.Errorf("the Service %s has no cluster IP of %s", svc.Name, f)
+	}
+	return reachHTTP(ctx, node.DialContext, at(ip, p.Port))
 }
 
 // Offers are the capabilities of a lab with that control plane, kube or replay, and that kernel: KernelHost, or another word for a
@@ -135,8 +138,17 @@ func Offers(controlPlane, kernel string) scenarios.Offers {
 		scenarios.ClientPlacement, scenarios.PodLanes, scenarios.DatagramBackends, scenarios.Journal, scenarios.ManyServices}
 	if controlPlane == "replay" {
 		offers = append(offers, scenarios.ControllableAPI)
+		if kernel != KernelHost || hostHasIPv6() {
+			offers = append(offers, scenarios.AddressFamilies)
+		}
 	}
 	return offers
+}
+
+// hostHasIPv6 reports whether the kernel of this machine has IPv6.
+func hostHasIPv6() bool {
+	_, err := os.Stat("/proc/sys/net/ipv6")
+	return err == nil
 }
 
 // newSite is the lab as the scenario of a run uses it. The load balancer is offered only where the lanes go through it.
@@ -257,7 +269,7 @@ func newProber(l *lab.Lab, from client, plan Plan, failed *failures, recorder re
 	}
 	cfg := prober.Config{Record: recorder, Now: now, Seed: plan.Seed, Client: from.name, Places: places(l.Net)}
 	if from.outside {
-		cfg.Sources, cfg.SpreadSeed, cfg.SpreadNodes = topology.ClientSources, l.Balancer.HashSeed(), len(l.Net.Nodes)
+		cfg.Sources, cfg.SpreadSeed, cfg.SpreadNodes = from.sources, l.Balancer.HashSeed(), len(l.Net.Nodes)
 	} else {
 		cfg.Limits = from.limits
 	}
@@ -280,7 +292,7 @@ func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func
 	var mu sync.Mutex
 	count := newConsole(nil).measurements(plan)
 	begins = func(lane uint16, target netip.AddrPort, protocol string) {
-		s := observers.ServiceAddress{Address: target, UDP: strings.HasPrefix(protocol, "udp"), Clients: from.sources}
+		s := observers.ServiceAddress{Address: target, UDP: strings.HasPrefix(protocol, "udp"), Clients: from.sourcesOf(target.Addr())}
 		mu.Lock()
 		servers[lane] = s
 		mu.Unlock()

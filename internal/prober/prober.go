@@ -25,8 +25,9 @@ type Config struct {
 	Now    func() time.Duration // the run's clock, which must be CLOCK_MONOTONIC less a constant
 	Seed   int64
 	Client string // of the lanes; see probes.Lane
-	// Sources, SpreadSeed and SpreadNodes are those of each lane, see probes.Lane.
-	Sources     netip.Prefix
+	// Sources are the ranges of source addresses, at most one of each family; SpreadSeed and SpreadNodes are those of each lane,
+	// see probes.Lane.
+	Sources     []netip.Prefix
 	SpreadSeed  uint32
 	SpreadNodes int
 	Places      []probes.Namespace // the namespaces whose conntrack tables the attempts fill
@@ -151,7 +152,7 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 		return nil, fmt.Errorf("lane %s: %w", s.Name, err)
 	}
 	lane := probes.Lane{ID: p.register(s), Name: s.Name, Client: p.cfg.Client, Target: target, Rate: s.Rate, Host: s.Host,
-		SourcePrefix: p.cfg.Sources, Backends: s.Backends, Control: s.Control, Close: s.Close, Policy: s.Policy,
+		SourcePrefix: p.cfg.sources(target.Addr()), Backends: s.Backends, Control: s.Control, Close: s.Close, Policy: s.Policy,
 		Protocol: s.Protocol, Connections: s.Connections}.WithDefaults()
 	if lane.Policy == probes.PolicyFresh && s.Node == "" {
 		lane.SpreadSeed, lane.SpreadNodes = p.cfg.SpreadSeed, p.cfg.SpreadNodes
@@ -186,6 +187,16 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 		p.guards.Stop(lane.ID)
 		return p.send(func() error { return p.orders.Stop(lane.ID, p.cfg.Now()) })
 	}, nil
+}
+
+// sources is the range of the family of a target; not valid where the kernel chooses.
+func (c Config) sources(target netip.Addr) netip.Prefix {
+	for _, s := range c.Sources {
+		if record.FamilyOf(s.Addr()) == record.FamilyOf(target) {
+			return s
+		}
+	}
+	return netip.Prefix{}
 }
 
 // send writes an order to the worker.

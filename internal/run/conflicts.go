@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -24,8 +25,6 @@ type recordedObject struct {
 }
 
 // The lab gives its own Services the first addresses and ports of their ranges (lab/controllers).
-var firstOfLab = netip.MustParseAddr("10.96.0.1")
-
 const (
 	addressesOfLab = 200
 	portsOfLab     = 200
@@ -51,6 +50,12 @@ func (t *Timeline) checkLab(controlPlane string) error {
 	return nil
 }
 
+// ofLab reports whether the lab may give its own Services a cluster IP.
+func ofLab(a netip.Addr) bool {
+	services := topology.AddressesOf(record.FamilyOf(a)).Services
+	return record.Nth(services, 1).Compare(a) <= 0 && a.Less(record.Nth(services, 1+addressesOfLab))
+}
+
 // conflict returns why an object conflicts with the lab, empty if it does not.
 func (o recordedObject) conflict(nodes int, controlPlane string) string {
 	const anew = "record it with --anonymous, or change the line"
@@ -65,9 +70,7 @@ func (o recordedObject) conflict(nodes int, controlPlane string) string {
 			return "the lab has a Service of this name, and this one has no selector: nothing would be behind it; " + anew
 		}
 		a, err := netip.ParseAddr(o.Spec.ClusterIP)
-		last := firstOfLab.As4()
-		last[3] += addressesOfLab
-		if err == nil && a.Compare(firstOfLab) >= 0 && a.Compare(netip.AddrFrom4(last)) < 0 {
+		if err == nil && ofLab(a) {
 			return fmt.Sprintf("the lab may give its own Services the address %s; %s", a, anew)
 		}
 		if err == nil && controlPlane != "replay" && !topology.ServiceCIDR.Contains(a) {

@@ -53,6 +53,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err := o.checkRoom(params); err != nil {
 		return p, spec, err
 	}
+	if err := spec.CheckFamily(params.Family()); err != nil {
+		return p, spec, UsageError{Reason: err}
+	}
 	p.Next, err = o.next(params, spec)
 	return p, spec, err
 }
@@ -98,6 +101,9 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 		return nil, usagef("--set to=%s: a proxy that a file describes can be where a run begins (--subject), not what it changes to", to)
 	case next.String() == spec.String():
 		return nil, usagef("--set to=%s: that is the subject already; its own upgrade is --set to=itself", to)
+	}
+	if err := next.CheckFamily(params.Family()); err != nil {
+		return nil, UsageError{Reason: fmt.Errorf("--set to=%s: %w", to, err)}
 	}
 	fallback, given := o.settings()[scenarios.TerminatingFallback.Key]
 	if !given {

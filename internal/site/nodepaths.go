@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/record"
 )
 
 // nodePathTimeout bounds an attempt over one address of a node.
@@ -35,7 +36,7 @@ func newNodePaths(nodes []cluster.Node) *nodePaths {
 }
 
 // Over makes one attempt at the first port of a Service over a node.
-func (p *nodePaths) Over(ctx context.Context, node string, s *corev1.Service) error {
+func (p *nodePaths) Over(ctx context.Context, node string, _ record.Family, s *corev1.Service) error {
 	addresses, err := p.addresses(node)
 	if err != nil {
 		return err

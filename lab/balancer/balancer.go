@@ -4,8 +4,11 @@
 // Kind passthrough forwards packets unchanged and picks the node with a public hash function (record.PickNode). Kind
 // haproxy runs HAProxy, which terminates connections.
 //
+// A Service has an external address of each family that it shares with the lab. Each has its own health checks, at the nodes'
+// addresses of its family, and its own membership.
+//
 // Limits: it adds no finalizer and keeps no state between runs except the status of Services. It ignores session
-// affinity and source ranges, supports IPv4 only, and ignores Services with a loadBalancerClass.
+// affinity and source ranges, and Services with a loadBalancerClass.
 package balancer
 
 import (
@@ -83,9 +86,9 @@ type Balancer struct {
 	ctx      context.Context
 	started  bool
 	initial  map[string]*corev1.Service // received before both lists were complete
-	pool     *pool
-	services map[string]*service
-	pending  []*corev1.Service // waiting for an address, oldest first
+	pools    map[record.Family]*pool
+	services map[frontend]*service
+	pending  []waiting // for an address, oldest first
 	members  map[string]*topology.Node
 	checks   sync.WaitGroup
 }
@@ -113,7 +116,7 @@ func New(cfg Config) (*Balancer, error) {
 	b.dial = cfg.Net.Balancer.DialContext
 	switch cfg.Kind {
 	case KindPassthrough:
-		b.path, err = newPassthrough(cfg)
+		b.path, err = newByFamily(cfg, newPassthrough)
 	case KindHAProxy:
 		b.path, err = newHAProxy(cfg, b.post, b.serverChanged)
 	}
@@ -127,9 +130,13 @@ func New(cfg Config) (*Balancer, error) {
 }
 
 func newBalancer(cfg Config) *Balancer {
-	return &Balancer{cfg: cfg, log: cfg.Log, status: newAnnouncer(cfg.Client, cfg.Log), work: newWorkQueue(),
-		initial: map[string]*corev1.Service{}, pool: newPool(), services: map[string]*service{},
+	b := &Balancer{cfg: cfg, log: cfg.Log, status: newAnnouncer(cfg.Client, cfg.Log), work: newWorkQueue(),
+		initial: map[string]*corev1.Service{}, pools: map[record.Family]*pool{}, services: map[frontend]*service{},
 		members: map[string]*topology.Node{}}
+	for _, p := range cfg.Net.Plans() {
+		b.pools[p.Family] = newPool(p.External)
+	}
+	return b
 }
 
 // Run creates a balancer and runs it until ctx ends.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -97,7 +96,10 @@ type testBalancer struct {
 func (w *testBalancer) now() time.Duration { return time.Since(w.start) }
 
 func (w *testBalancer) dial(_ context.Context, _, address string) (net.Conn, error) {
-	host, _, _ := strings.Cut(address, ":")
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.sick[host] < 0 {
@@ -112,20 +114,16 @@ func (w *testBalancer) make(node string, status int) {
 	w.sick[node] = status
 }
 
-func labNodes() *topology.Network {
-	lab := &topology.Network{}
-	for i := 1; i <= 3; i++ {
-		lab.Nodes = append(lab.Nodes, &topology.Node{Namespace: &topology.Namespace{Name: fmt.Sprintf("node-%d", i)},
-			Number: i, Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(10 + i)})})
-	}
-	return lab
-}
-
 // start runs a balancer with fakes in virtual time. The informers have synced when it returns, at 100 ms.
 func start(t *testing.T, ownChecks bool, objects ...runtime.Object) *testBalancer {
+	return startIn(t, record.IPv4, ownChecks, objects...)
+}
+
+// startIn is start in a lab of a family.
+func startIn(t *testing.T, family record.Family, ownChecks bool, objects ...runtime.Object) *testBalancer {
 	w := &testBalancer{t: t, client: fake.NewClientset(objects...), recorder: &fakeRecorder{}, start: time.Now(), sick: map[string]int{},
 		path: &fakeForwarder{tables: map[string]table{}, ownChecks: ownChecks}}
-	cfg, err := Config{Net: labNodes(), Client: w.client, Recorder: w.recorder, Now: w.now, Seed: 7,
+	cfg, err := Config{Net: topology.Planned(3, family), Client: w.client, Recorder: w.recorder, Now: w.now, Seed: 7,
 		Log: slog.New(slog.DiscardHandler)}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -392,7 +390,7 @@ func TestForwarderWithOwnHealthChecks(t *testing.T) {
 		w.recorder.reset()
 		say := func(pass, up bool) {
 			w.b.post(func() error {
-				return w.b.serverChanged(serverCheck{service: "default/web", node: "node-2", port: 443, up: up,
+				return w.b.serverChanged(serverCheck{frontend: frontend{"default/web", record.IPv4}, node: "node-2", port: 443, up: up,
 					checkResult: checkResult{at: w.now(), pass: pass, status: "503"}, from: w.now() - time.Millisecond})
 			})
 			synctest.Wait()
@@ -415,7 +413,7 @@ func TestForwarderWithOwnHealthChecks(t *testing.T) {
 
 func TestInvalidConfigurations(t *testing.T) {
 	good := func() Config {
-		return Config{Net: labNodes(), Client: fake.NewClientset(), Recorder: &fakeRecorder{}, Now: func() time.Duration { return 0 }}
+		return Config{Net: topology.Planned(3, record.IPv4), Client: fake.NewClientset(), Recorder: &fakeRecorder{}, Now: func() time.Duration { return 0 }}
 	}
 	for problem, change := range map[string]func(*Config){
 		`kind "nginx" is not known; give one of passthrough, haproxy`: func(c *Config) { c.Kind = "nginx" },

@@ -66,7 +66,7 @@ func (c checker) check(ctx context.Context, timeout time.Duration) checkResult {
 
 func (c checker) exchange(ctx context.Context) (status string, err error) {
 	address := netip.AddrPortFrom(c.node, uint16(c.port)).String()
-	conn, err := c.dial(ctx, "tcp4", address)
+	conn, err := c.dial(ctx, "tcp", address)
 	if err != nil {
 		return "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,11 +35,10 @@ type Fault struct {
 	Control  bool           // the fault proves the detector
 }
 
-// faultTable is an nftables table in the balancer's namespace that runs before every other filter.
+// faultTable is an nftables table of each family in the balancer's namespace that runs before every other filter.
 type faultTable struct {
-	cfg   Config
-	rules *ruleset
-	chain *nftables.Chain
+	cfg    Config
+	tables map[record.Family]faultChain
 
 	mu     sync.Mutex
 	active map[string]bool
@@ -47,19 +47,32 @@ type faultTable struct {
 	all    sync.WaitGroup
 }
 
+// faultChain has the rules of a family.
+type faultChain struct {
+	rules *ruleset
+	chain *nftables.Chain
+}
+
 func newFaultTable(cfg Config) (*faultTable, error) {
-	f := &faultTable{cfg: cfg, active: map[string]bool{}, ended: make(chan struct{})}
+	f := &faultTable{cfg: cfg, tables: map[record.Family]faultChain{}, active: map[string]bool{}, ended: make(chan struct{})}
 	hook := nftables.ChainHookForward
 	if cfg.Kind == KindHAProxy {
 		hook = nftables.ChainHookInput // HAProxy terminates client connections here
 	}
-	var err error
-	f.rules, err = newRuleset(cfg.Net.Balancer, "faults", func(c *nftables.Conn, t *nftables.Table) error {
-		f.chain = c.AddChain(&nftables.Chain{Table: t, Name: "faults", Type: nftables.ChainTypeFilter, Hooknum: hook,
-			Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityFilter - 10)})
-		return nil
-	})
-	return f, err
+	for _, family := range familiesOf(cfg.Net) {
+		var chain faultChain
+		var err error
+		chain.rules, err = newRuleset(cfg.Net.Balancer, headers[family].table, "faults", func(c *nftables.Conn, t *nftables.Table) error {
+			chain.chain = c.AddChain(&nftables.Chain{Table: t, Name: "faults", Type: nftables.ChainTypeFilter, Hooknum: hook,
+				Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityFilter - 10)})
+			return nil
+		})
+		if err != nil {
+			return nil, errors.Join(err, f.closeTables())
+		}
+		f.tables[family] = chain
+	}
+	return f, nil
 }
 
 // Inject adds the fault, waits for its duration and removes it. It may be called from several goroutines, until Run
@@ -84,16 +97,17 @@ func (f *faultTable) inject(ctx context.Context, fault Fault) error {
 		return err
 	}
 	defer f.leave(fault.ID)
-	rule := &nftables.Rule{Table: f.rules.table, Chain: f.chain, Exprs: exprs,
+	in := f.tables[record.FamilyOf(fault.Target.Addr())]
+	rule := &nftables.Rule{Table: in.rules.table, Chain: in.chain, Exprs: exprs,
 		UserData: userdata.AppendString(nil, userdata.TypeComment, fault.ID)}
 	from := f.cfg.Now()
-	if err := f.rules.commit(func(c *nftables.Conn) error { c.AddRule(rule); return nil }); err != nil {
+	if err := in.rules.commit(func(c *nftables.Conn) error { c.AddRule(rule); return nil }); err != nil {
 		return fmt.Errorf("adding its rule: %w", err)
 	}
 	timer := time.NewTimer(fault.For)
 	defer timer.Stop()
 	f.record(fault, f.cfg.Now(), record.Fault{State: "begin", From: new(from)})
-	if err := f.find(rule); err != nil {
+	if err := in.find(rule); err != nil {
 		return err
 	}
 	select {
@@ -104,7 +118,7 @@ func (f *faultTable) inject(ctx context.Context, fault Fault) error {
 		err = errors.New("ended early: the balancer has ended")
 	}
 	at := f.cfg.Now()
-	if gone := f.rules.commit(func(c *nftables.Conn) error { return c.DelRule(rule) }); gone != nil {
+	if gone := in.rules.commit(func(c *nftables.Conn) error { return c.DelRule(rule) }); gone != nil {
 		return errors.Join(err, fmt.Errorf("removing its rule, which is still active: %w", gone))
 	}
 	f.record(fault, at, record.Fault{State: "end", Until: new(f.cfg.Now())})
@@ -112,7 +126,7 @@ func (f *faultTable) inject(ctx context.Context, fault Fault) error {
 }
 
 // find reads the kernel's handle of an added rule.
-func (f *faultTable) find(rule *nftables.Rule) error {
+func (f faultChain) find(rule *nftables.Rule) error {
 	return f.rules.with(func(c *nftables.Conn) error {
 		rules, err := c.GetRules(f.rules.table, f.chain)
 		if err != nil {
@@ -156,7 +170,16 @@ func (f *faultTable) close() error {
 	f.mu.Unlock()
 	close(f.ended)
 	f.all.Wait()
-	return f.rules.close()
+	return f.closeTables()
+}
+
+func (f *faultTable) closeTables() (err error) {
+	for _, family := range record.DualStack.Each() {
+		if t, has := f.tables[family]; has {
+			err = errors.Join(err, t.rules.close())
+		}
+	}
+	return err
 }
 
 // record records the begin or the end of a fault; the caller sets body.State and the time bound.
@@ -173,13 +196,14 @@ func (f *faultTable) rule(fault Fault) ([]expr.Any, error) {
 		return nil, err
 	}
 	number := map[string]byte{"tcp": 6, "udp": 17}[protocol]
+	header := headers[record.FamilyOf(fault.Target.Addr())]
 	exprs := []expr.Any{
-		network(regA, ipTarget, 4), equals(addr4(fault.Target.Addr())...),
+		network(regA, header.target, header.size), equals(fault.Target.Addr().AsSlice()...),
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: regA}, equals(number),
 		transport(regA, portDest, 2), equals(port2(fault.Target.Port())...),
 	}
 	if fault.Source.IsValid() {
-		exprs = append(exprs, within(ipSource, fault.Source)...)
+		exprs = append(exprs, header.within(header.source, fault.Source)...)
 	}
 	if fault.Node != "" {
 		n, err := f.cfg.Net.Node(fault.Node)
@@ -195,25 +219,24 @@ func (f *faultTable) rule(fault Fault) ([]expr.Any, error) {
 		}
 		exprs = append(exprs, transport(regA, tcpFlags, 1), masked(mask), equals(want))
 	}
-	return append(exprs, action(fault.Kind, protocol)), nil
+	return append(exprs, header.action(fault.Kind, protocol)), nil
 }
 
-func action(kind, protocol string) expr.Any {
+func (h header) action(kind, protocol string) expr.Any {
 	switch {
 	case kind == FaultDrop:
 		return verdictOf(expr.VerdictDrop)
 	case protocol == "tcp":
 		return &expr.Reject{Type: rejectTCPReset}
 	default:
-		return &expr.Reject{Type: rejectICMP, Code: icmpPortUnreachable}
+		return &expr.Reject{Type: rejectICMP, Code: h.unreachable}
 	}
 }
 
-// From linux/netfilter/nf_tables.h (NFT_REJECT_*) and linux/icmp.h.
+// From linux/netfilter/nf_tables.h (NFT_REJECT_*).
 const (
-	rejectICMP          = 0
-	rejectTCPReset      = 1
-	icmpPortUnreachable = 3
+	rejectICMP     = 0
+	rejectTCPReset = 1
 )
 
 func (f *faultTable) check(fault Fault, protocol string) error {
@@ -221,10 +244,10 @@ func (f *faultTable) check(fault Fault, protocol string) error {
 	switch {
 	case fault.ID == "" || len(fault.ID) > 100:
 		errs = append(errs, errors.New("its id must have 1 to 100 bytes"))
-	case !fault.Target.Addr().Is4() || fault.Target.Port() == 0:
-		errs = append(errs, fmt.Errorf("target %s: give an IPv4 address and a port", fault.Target))
-	case fault.Source.IsValid() && !fault.Source.Addr().Is4():
-		errs = append(errs, fmt.Errorf("source %s: give an IPv4 prefix", fault.Source))
+	case !fault.Target.IsValid() || fault.Target.Port() == 0 || !slices.Contains(familiesOf(f.cfg.Net), record.FamilyOf(fault.Target.Addr())):
+		errs = append(errs, fmt.Errorf("target %s: give an address of the lab's families %s and a port", fault.Target, familiesOf(f.cfg.Net)))
+	case fault.Source.IsValid() && fault.Source.Addr().Is4() != fault.Target.Addr().Is4():
+		errs = append(errs, fmt.Errorf("source %s: give a prefix of the target's family", fault.Source))
 	case fault.For <= 0:
 		errs = append(errs, fmt.Errorf("its duration is %s: give more than 0", fault.For))
 	case fault.Kind == FaultReset && protocol != "tcp":

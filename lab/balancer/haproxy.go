@@ -42,7 +42,7 @@ type haproxy struct {
 	report  func(serverCheck) error
 	handle  *netlink.Handle
 	lo      netlink.Link
-	serving map[string]*haproxyService
+	serving map[frontend]*haproxyService
 	started int // processes started so far
 }
 
@@ -77,19 +77,19 @@ func newHAProxy(cfg Config, post func(func() error), report func(serverCheck) er
 		handle.Close()
 		return nil, fmt.Errorf("enabling net.ipv4.tcp_migrate_req: %w", err)
 	}
-	return &haproxy{cfg: cfg, post: post, report: report, handle: handle, lo: lo, serving: map[string]*haproxyService{}}, nil
+	return &haproxy{cfg: cfg, post: post, report: report, handle: handle, lo: lo, serving: map[frontend]*haproxyService{}}, nil
 }
 
 func (h *haproxy) checksHealth() bool { return true }
 
 func (h *haproxy) set(t table) error {
-	s := h.serving[t.service]
+	s := h.serving[t.frontend()]
 	if s == nil {
 		s = &haproxyService{addr: t.addr}
 		if err := h.handle.AddrReplace(h.lo, loopback(t.addr)); err != nil {
 			return fmt.Errorf("adding the address %s to the balancer: %w", t.addr, err)
 		}
-		h.serving[t.service] = s
+		h.serving[t.frontend()] = s
 	}
 	for _, p := range t.ports {
 		if !slices.Contains(servable(t.ports), p) {
@@ -122,7 +122,7 @@ func (h *haproxy) set(t table) error {
 func (h *haproxy) start(t table, old *haproxyProcess) (*haproxyProcess, error) {
 	h.started++
 	socket := fmt.Sprintf("hitless-balancer-%d", h.started)
-	name := "haproxy-" + strings.ReplaceAll(t.service, "/", "-")
+	name := t.frontend().family.Named("haproxy") + "-" + strings.ReplaceAll(t.service, "/", "-")
 	file := strings.TrimSuffix(h.cfg.Procs.LogFile(name), ".log") + ".cfg"
 	if err := os.WriteFile(file, []byte(haproxyConfig(t, h.cfg, socket)), 0o644); err != nil {
 		return nil, fmt.Errorf("writing its configuration: %w", err)
@@ -137,7 +137,7 @@ func (h *haproxy) start(t table, old *haproxyProcess) (*haproxyProcess, error) {
 	}
 	p := &haproxyProcess{log: log, flows: newFlowLog(h.cfg, t)}
 	p.Process, err = h.cfg.Procs.Start(procs.Spec{Name: name, Path: h.cfg.HAProxy, Args: args,
-		Enter: h.cfg.Net.Balancer.Enter, Stdout: &lineReader{line: func(text string) { h.logLine(t.service, p, text) }}})
+		Enter: h.cfg.Net.Balancer.Enter, Stdout: &lineReader{line: func(text string) { h.logLine(t.frontend(), p, text) }}})
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
@@ -200,7 +200,7 @@ func (h *haproxy) watch(service string, p *haproxyProcess) {
 }
 
 // logLine handles a line of a process's log.
-func (h *haproxy) logLine(service string, p *haproxyProcess, text string) {
+func (h *haproxy) logLine(id frontend, p *haproxyProcess, text string) {
 	now := h.cfg.Now()
 	if port, f, ok := readFlowLine(text, now); ok {
 		p.flows.add(port, f)
@@ -211,7 +211,7 @@ func (h *haproxy) logLine(service string, p *haproxyProcess, text string) {
 	if !ok {
 		return
 	}
-	v.service = service
+	v.frontend = id
 	h.post(func() error {
 		if p.superseded {
 			return nil
@@ -221,11 +221,11 @@ func (h *haproxy) logLine(service string, p *haproxyProcess, text string) {
 }
 
 func (h *haproxy) remove(t table) error {
-	s := h.serving[t.service]
+	s := h.serving[t.frontend()]
 	if s == nil {
 		return nil
 	}
-	delete(h.serving, t.service)
+	delete(h.serving, t.frontend())
 	return h.drop(s)
 }
 
@@ -246,7 +246,7 @@ func (h *haproxy) drop(s *haproxyService) error {
 
 func (h *haproxy) close() error {
 	var errs error
-	for _, key := range slices.Sorted(maps.Keys(h.serving)) {
+	for _, key := range slices.SortedFunc(maps.Keys(h.serving), compareFrontends) {
 		errs = errors.Join(errs, h.drop(h.serving[key]))
 	}
 	h.handle.Close()
@@ -269,7 +269,11 @@ func (p *haproxyProcess) endedAndClosed() bool {
 }
 
 func loopback(addr netip.Addr) *netlink.Addr {
-	return &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(32, 32)}}
+	a := &netlink.Addr{IPNet: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}}
+	if addr.Is6() {
+		a.Flags = unix.IFA_F_NODAD // usable at once
+	}
+	return a
 }
 
 // lineReader is a writer that calls line for each line of its input.

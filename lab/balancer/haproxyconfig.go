@@ -33,19 +33,23 @@ defaults
   timeout server 50000
   default-server init-addr none
 `, socket)
+	family, source := "IPv4", "%ci:%cp"
+	if t.addr.Is6() {
+		family, source = "IPv6", "[%ci]:%cp"
+	}
 	for _, p := range servable(t.ports) {
-		name := fmt.Sprintf("IPv4_%d", p.number)
+		name := fmt.Sprintf("%s_%d", family, p.number)
 		fmt.Fprintf(&b, `
 frontend %[1]s-frontend
   bind %[2]s
   option logasap
-  log-format "flow %[3]d %%ci:%%cp %%s %%Tt"
+  log-format "flow %[3]d %[4]s %%s %%Tt"
   default_backend %[1]s-backend
   # reject connections if all backends are down; for a process that is replaced they always are
   tcp-request connection reject if { nbsrv(%[1]s-backend) lt 1 } !{ stopping }
 
 backend %[1]s-backend
-`, name, netip.AddrPortFrom(t.addr, p.number), p.number)
+`, name, netip.AddrPortFrom(t.addr, p.number), p.number, source)
 		check := "check"
 		if t.checkSpec.path != "" {
 			b.WriteString("  option httpchk GET /healthz\n")
@@ -71,7 +75,7 @@ func servable(ports []port) []port {
 }
 
 // healthLine is what HAProxy 2.x logs with `option log-health-checks` when the status or the count of a check changes.
-var healthLine = regexp.MustCompile(`^Health check for server IPv4_(\d+)-backend/(\S+) (succeeded|failed), reason: ([^,]+)` +
+var healthLine = regexp.MustCompile(`^Health check for server IPv[46]_(\d+)-backend/(\S+) (succeeded|failed), reason: ([^,]+)` +
 	`(?:, code: (\d+))?(?:, info: "(.*?)")?(?:, check duration: (\d+)ms)?, status: \d+/\d+ (UP|DOWN)`)
 
 // readHealthLine parses a line of HAProxy's log about a health check, read at time now. The change happened between the

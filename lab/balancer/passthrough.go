@@ -3,11 +3,13 @@ package balancer
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -46,21 +48,25 @@ const fabricInterface = "eth0"
 //
 // A flow is a conntrack entry: a five-tuple that is used again within the life of its entry keeps its node. A SYN in
 // TIME_WAIT or CLOSE makes a new entry.
+//
+// It forwards one family. For IPv6 the table is of ip6, with the same rules.
 type passthrough struct {
 	cfg      Config
+	header   header
+	external netip.Prefix
 	rules    *ruleset
 	routes   *routes
 	services *nftables.Set
 	chains   map[string]table // the table that each service's chain implements
 }
 
-func newPassthrough(cfg Config) (*passthrough, error) {
-	p := &passthrough{cfg: cfg, chains: map[string]table{}}
+func newPassthrough(cfg Config, family record.Family) (forwarder, error) {
+	p := &passthrough{cfg: cfg, header: headers[family], external: topology.AddressesOf(family).External, chains: map[string]table{}}
 	var err error
-	if p.routes, err = newRoutes(cfg.Net); err != nil {
+	if p.routes, err = newRoutes(cfg.Net, family); err != nil {
 		return nil, err
 	}
-	if p.rules, err = newRuleset(cfg.Net.Balancer, "balancer", p.create); err != nil {
+	if p.rules, err = newRuleset(cfg.Net.Balancer, p.header.table, "balancer", p.create); err != nil {
 		return nil, errors.Join(err, p.routes.close())
 	}
 	// Load balancers do not check TCP windows: a packet that conntrack calls invalid must still follow its flow.
@@ -74,7 +80,7 @@ func (p *passthrough) checksHealth() bool { return false }
 
 // create adds the rules that do not depend on services.
 func (p *passthrough) create(c *nftables.Conn, t *nftables.Table) error {
-	key, err := nftables.ConcatSetType(nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService)
+	key, err := nftables.ConcatSetType(p.header.address, nftables.TypeInetProto, nftables.TypeInetService)
 	if err != nil {
 		return err
 	}
@@ -90,15 +96,15 @@ func (p *passthrough) create(c *nftables.Conn, t *nftables.Table) error {
 	state := &expr.Ct{Key: expr.CtKeySTATE, Register: regA}
 	rules := [][]expr.Any{
 		{state},
-		join(fromClient, []expr.Any{network(regKey, ipTarget, 4), &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: regKey + 1},
-			transport(regKey+2, portDest, 2),
+		join(fromClient, []expr.Any{network(regKey, p.header.target, p.header.size), &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: regKey + p.header.words()},
+			transport(regKey+p.header.words()+1, portDest, 2),
 			&expr.Lookup{SourceRegister: regKey, DestRegister: verdictRegister, IsDestRegSet: true, SetName: p.services.Name}}),
 	}
 	if p.cfg.Flows == FlowsSticky {
 		rules = append(rules, join(fromClient, []expr.Any{state, masked(mark(expr.CtStateBitRELATED)...), differs(mark(0)...)},
 			takeFlowMark, []expr.Any{verdictOf(expr.VerdictAccept)}))
 	}
-	rules = append(rules, append(within(ipTarget, topology.ExternalCIDR), verdictOf(expr.VerdictDrop)))
+	rules = append(rules, append(p.header.within(p.header.target, p.external), verdictOf(expr.VerdictDrop)))
 	for _, exprs := range rules {
 		c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: exprs})
 	}
@@ -150,9 +156,7 @@ func (p *passthrough) updateServiceMap(c *nftables.Conn, old, t table) error {
 func (p *passthrough) elements(t table) []nftables.SetElement {
 	var all []nftables.SetElement
 	for _, pt := range t.ports {
-		key := append(addr4(t.addr), protocolNumber(pt.protocol), 0, 0, 0)
-		key = append(append(key, port2(pt.number)...), 0, 0)
-		all = append(all, nftables.SetElement{Key: key, VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: t.service}})
+		all = append(all, nftables.SetElement{Key: key(t.addr, protocolNumber(pt.protocol), pt.number), VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: t.service}})
 	}
 	return all
 }
@@ -174,9 +178,10 @@ func (p *passthrough) writeChain(c *nftables.Conn, chain *nftables.Chain, t tabl
 		return
 	}
 	setMark := &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: regA}
-	add(network(regKey, ipSource, 4), network(regKey+1, ipTarget, 4),
-		transport(regKey+2, portSource, 2), transport(regKey+3, portDest, 2),
-		&expr.Hash{SourceRegister: regKey, DestRegister: regA, Length: 16, Modulus: uint32(len(t.nodes)),
+	words := p.header.words()
+	add(network(regKey, p.header.source, p.header.size), network(regKey+words, p.header.target, p.header.size),
+		transport(regKey+2*words, portSource, 2), transport(regKey+2*words+1, portDest, 2),
+		&expr.Hash{SourceRegister: regKey, DestRegister: regA, Length: 2*p.header.size + 8, Modulus: uint32(len(t.nodes)),
 			Seed: p.cfg.Seed, Offset: firstPlace, Type: expr.HashTypeJenkins},
 		setMark)
 	for i, n := range t.nodes {

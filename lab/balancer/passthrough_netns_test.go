@@ -300,7 +300,7 @@ func TestEachPacketHasANodeWhileTheTableChanges(t *testing.T) {
 	g.awaitNodes("53", everyNode)
 	g.cancel() // from here on the table is the test's
 	<-g.ended
-	path, err := newPassthrough(g.b.cfg)
+	path, err := newPassthrough(g.b.cfg, record.IPv4)
 	g.must(err)
 	defer path.close()
 	both := table{service: "default/dns", addr: vip, ports: []port{{protocol: "UDP", number: 53}}}

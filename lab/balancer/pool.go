@@ -4,22 +4,23 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 )
 
-// pool allocates external addresses: from .10 upward in the order of requests, then released ones, the least recently
+// pool allocates external addresses: from number 10 upward in the order of requests, then released ones, the least recently
 // used first. The same requests get the same addresses in every run.
 type pool struct {
+	from       netip.Prefix
 	next, last netip.Addr // never allocated so far; next is past last when all were
 	returned   []netip.Addr
 	used       map[netip.Addr]string // owner by address
 }
 
-func newPool() *pool {
-	base := topology.ExternalCIDR.Masked().Addr().As4()
-	first, last := base, base
-	first[3], last[3] = 10, 254
-	return &pool{next: netip.AddrFrom4(first), last: netip.AddrFrom4(last), used: map[netip.Addr]string{}}
+// firstExternal and lastExternal are the numbers of the first and the last address of a pool in its range.
+const firstExternal, lastExternal = 10, 254
+
+func newPool(from netip.Prefix) *pool {
+	return &pool{from: from, next: record.Nth(from, firstExternal), last: record.Nth(from, lastExternal), used: map[netip.Addr]string{}}
 }
 
 // take allocates the next address.
@@ -48,9 +49,8 @@ func (p *pool) claim(owner, text string) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("%q is not an IP address: %w", text, err)
 	}
-	if b := addr.As16(); !addr.Is4() || !topology.ExternalCIDR.Contains(addr) || b[15] < 10 || p.last.Less(addr) {
-		return netip.Addr{}, fmt.Errorf("%s is not an external address of the lab; ask for %s from .10 to %s",
-			addr, topology.ExternalCIDR, p.last)
+	if first := record.Nth(p.from, firstExternal); !p.from.Contains(addr) || addr.Less(first) || p.last.Less(addr) {
+		return netip.Addr{}, fmt.Errorf("%s is not an external address of the lab; ask for one from %s to %s", addr, first, p.last)
 	}
 	if by := p.used[addr]; by != "" {
 		return netip.Addr{}, fmt.Errorf("%s is in use by %s", addr, by)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hitless/hitless/lab/topology"
 	"pgregory.net/rapid"
 )
 
@@ -18,7 +19,7 @@ func mustTake(t *testing.T, p *pool, want string) netip.Addr {
 }
 
 func TestNewAddressesComeBeforeReleasedOnes(t *testing.T) {
-	p := newPool()
+	p := newPool(topology.ExternalCIDR)
 	first := mustTake(t, p, "203.0.113.10")
 	mustTake(t, p, "203.0.113.11")
 	p.release(first)
@@ -41,7 +42,7 @@ func TestClaims(t *testing.T) {
 		{"203.0.113.9", "not an external address"}, {"203.0.113.255", "not an external address"},
 		{"203.0.114.10", "not an external address"}, {"2001:db8::1", "not an external address"}, {"web", "not an IP"},
 	} {
-		p := newPool()
+		p := newPool(topology.ExternalCIDR)
 		if _, err := p.claim("default/other", "203.0.113.77"); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +59,7 @@ func TestClaims(t *testing.T) {
 // In any order of operations an address has at most one owner, and every free address can be allocated.
 func TestNoAddressHasTwoOwners(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p, owned := newPool(), map[netip.Addr]bool{}
+		p, owned := newPool(topology.ExternalCIDR), map[netip.Addr]bool{}
 		own := func(addr netip.Addr, err error) {
 			if err == nil {
 				if owned[addr] {

@@ -3,6 +3,7 @@ package balancer
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ func (b *Balancer) startChecks(s *service, n *topology.Node, t *target) {
 	}
 	ctx, stop := context.WithCancel(b.ctx)
 	t.stop = stop
-	c := checker{checkSpec: t.checkSpec, node: n.Addr, interval: b.cfg.Interval, phase: phase(n.Number, b.cfg.Interval),
+	c := checker{checkSpec: t.checkSpec, node: n.AddrOf(s.family), interval: b.cfg.Interval, phase: phase(n.Number, b.cfg.Interval),
 		now: b.cfg.Now, dial: b.dial}
 	b.checks.Go(func() {
 		c.run(ctx, func(got checkResult) {
@@ -36,7 +37,7 @@ func (b *Balancer) startChecks(s *service, n *topology.Node, t *target) {
 func (b *Balancer) checkDone(s *service, name string, t *target, got checkResult) error {
 	resultChanged, stateChanged := t.health.observe(got.pass, b.cfg.Fall, b.cfg.Rise)
 	if resultChanged || stateChanged {
-		b.recordHealth(s.key, name, t.checkSpec.target, got, t.health.streak)
+		b.recordHealth(s.frontend, name, t.checkSpec.target, got, t.health.streak)
 	}
 	if !stateChanged {
 		return nil
@@ -46,8 +47,9 @@ func (b *Balancer) checkDone(s *service, name string, t *target, got checkResult
 
 // serverCheck is the result of a health check by a forwarder that runs its own, and the state of the node after it.
 type serverCheck struct {
-	service, node string
-	port          uint16 // of the service
+	frontend
+	node string
+	port uint16 // of the service
 	checkResult
 	up   bool          // the node receives new connections
 	from time.Duration // lower bound of the time of a change of up
@@ -55,7 +57,7 @@ type serverCheck struct {
 
 // serverChanged applies a check result of a forwarder that runs its own health checks. The goroutine of Run calls it.
 func (b *Balancer) serverChanged(v serverCheck) error {
-	s := b.services[v.service]
+	s := b.services[v.frontend]
 	if s == nil || s.set == nil || s.serverHealth[serverKey{v.port, v.node}] == nil {
 		return nil // the service or node has been removed
 	}
@@ -64,7 +66,7 @@ func (b *Balancer) serverChanged(v serverCheck) error {
 	resultChanged := h.count(v.pass)
 	h.up = v.up
 	if resultChanged || stateChanged {
-		b.recordHealth(s.key, v.node, s.checkSpec.target, v.checkResult, h.streak)
+		b.recordHealth(s.frontend, v.node, s.checkSpec.target, v.checkResult, h.streak)
 	}
 	if stateChanged {
 		b.record(s, *s.set, change{from: v.from, at: v.at})
@@ -72,13 +74,17 @@ func (b *Balancer) serverChanged(v serverCheck) error {
 	return nil
 }
 
-func (b *Balancer) recordHealth(service, node, target string, got checkResult, count int) {
+func (b *Balancer) recordHealth(id frontend, node, target string, got checkResult, count int) {
 	result := "fail"
 	if got.pass {
 		result = "pass"
 	}
-	b.cfg.Recorder.Event(record.Event{At: got.at, Node: node, Object: service,
-		Text: fmt.Sprintf("health check of %s on %s: %s (%s), %d in a row", service, node, result, got.status, count),
+	what := id.service
+	if id.family == record.IPv6 {
+		what += " (IPv6)"
+	}
+	b.cfg.Recorder.Event(record.Event{At: got.at, Node: node, Object: id.service,
+		Text: fmt.Sprintf("health check of %s on %s: %s (%s), %d in a row", what, node, result, got.status, count),
 		Body: record.HealthCheck{Result: result, Status: got.status, Target: target, Count: count}})
 }
 
@@ -120,13 +126,13 @@ func (b *Balancer) open(s *service, t table, p port) []node {
 }
 
 func (b *Balancer) recordLine(s *service, l line, c change) {
-	body := record.Membership{Service: s.key, Address: s.addr, Port: l.port, Protocol: strings.ToLower(string(l.protocol)),
+	body := record.Membership{Service: s.service, Address: s.addr, Port: l.port, Protocol: strings.ToLower(string(l.protocol)),
 		Nodes: split(l.nodes), All: split(l.all), Policy: b.cfg.Flows, Seed: new(b.cfg.Seed), From: new(c.from), Reloaded: c.reloaded}
 	if b.path.checksHealth() {
 		body.Policy, body.Seed = "roundrobin", nil // HAProxy's default; not a function of the five-tuple
 	}
-	b.cfg.Recorder.Event(record.Event{At: c.at, Object: s.key, Body: body,
-		Text: fmt.Sprintf("%s at %s:%d goes to %s (of %s)", s.key, s.addr, l.port, orNone(l.nodes), orNone(l.all))})
+	b.cfg.Recorder.Event(record.Event{At: c.at, Object: s.service, Body: body,
+		Text: fmt.Sprintf("%s at %s goes to %s (of %s)", s.service, netip.AddrPortFrom(s.addr, l.port), orNone(l.nodes), orNone(l.all))})
 }
 
 func split(names string) []string {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -17,19 +18,20 @@ import (
 // firstTable+N is the routing table of node N. It is above 255, the last of the tables that the kernel reserves.
 const firstTable = 1000
 
-// routes routes each mark to the node of that number: `ip rule fwmark N lookup 1000+N`, and a default route in that
+// routes routes each mark of a family to the node of that number: `ip rule fwmark N lookup 1000+N`, and a default route in that
 // table.
 type routes struct {
 	handle *netlink.Handle
 	nodes  []*topology.Node
+	family record.Family
 }
 
-func newRoutes(lab *topology.Network) (*routes, error) {
+func newRoutes(lab *topology.Network, family record.Family) (*routes, error) {
 	handle, err := netlink.NewHandleAt(netns.NsHandle(lab.Balancer.Fd()), unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("opening netlink in the balancer's namespace: %w", err)
 	}
-	r := &routes{handle: handle, nodes: lab.Nodes}
+	r := &routes{handle: handle, nodes: lab.Nodes, family: family}
 	if err := errors.Join(r.clear(), r.create()); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
@@ -42,10 +44,10 @@ func (r *routes) create() error {
 		return fmt.Errorf("finding the balancer's interface to the nodes: %w", err)
 	}
 	for _, n := range r.nodes {
-		if err := r.handle.RouteAdd(route(n, link.Attrs().Index)); err != nil {
+		if err := r.handle.RouteAdd(r.route(n, link.Attrs().Index)); err != nil {
 			return fmt.Errorf("adding the route for flows of %s: %w", n.Name, err)
 		}
-		if err := r.handle.RuleAdd(rule(n)); err != nil {
+		if err := r.handle.RuleAdd(r.rule(n)); err != nil {
 			return fmt.Errorf("adding the routing rule for flows of %s: %w (the kernel needs IP_MULTIPLE_TABLES)", n.Name, err)
 		}
 	}
@@ -56,7 +58,7 @@ func (r *routes) create() error {
 func (r *routes) clear() error {
 	var errs error
 	for _, n := range r.nodes {
-		for _, err := range []error{r.handle.RuleDel(rule(n)), r.handle.RouteDel(route(n, 0))} {
+		for _, err := range []error{r.handle.RuleDel(r.rule(n)), r.handle.RouteDel(r.route(n, 0))} {
 			if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESRCH) {
 				errs = errors.Join(errs, fmt.Errorf("removing the routes for flows of %s: %w", n.Name, err))
 			}
@@ -71,16 +73,20 @@ func (r *routes) close() error {
 	return err
 }
 
-func rule(n *topology.Node) *netlink.Rule {
+func (r *routes) rule(n *topology.Node) *netlink.Rule {
 	rule := netlink.NewRule()
 	rule.Family, rule.Priority = unix.AF_INET, firstTable+n.Number
+	if r.family == record.IPv6 {
+		rule.Family = unix.AF_INET6
+	}
 	rule.Mark, rule.Table = uint32(n.Number), firstTable+n.Number
 	return rule
 }
 
-func route(n *topology.Node, link int) *netlink.Route {
-	everywhere := &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
-	return &netlink.Route{Dst: everywhere, Gw: n.Addr.AsSlice(), LinkIndex: link, Table: firstTable + n.Number}
+func (r *routes) route(n *topology.Node, link int) *netlink.Route {
+	gateway := n.AddrOf(r.family)
+	everywhere := &net.IPNet{IP: make(net.IP, gateway.BitLen()/8), Mask: net.CIDRMask(0, gateway.BitLen())}
+	return &netlink.Route{Dst: everywhere, Gw: gateway.AsSlice(), LinkIndex: link, Table: firstTable + n.Number}
 }
 
 // DialVia dials a literal address from the balancer of a lab with the node as the next hop, whatever the membership is. It

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 
 	"github.com/google/nftables"
@@ -23,9 +22,9 @@ type ruleset struct {
 	conn  *nftables.Conn // nil until used, and after an error
 }
 
-// newRuleset creates the table; create fills it in the same transaction.
-func newRuleset(ns *topology.Namespace, name string, create func(*nftables.Conn, *nftables.Table) error) (*ruleset, error) {
-	r := &ruleset{ns: ns, table: &nftables.Table{Family: nftables.TableFamilyIPv4, Name: name}}
+// newRuleset creates the table of a family; create fills it in the same transaction.
+func newRuleset(ns *topology.Namespace, family nftables.TableFamily, name string, create func(*nftables.Conn, *nftables.Table) error) (*ruleset, error) {
+	r := &ruleset{ns: ns, table: &nftables.Table{Family: family, Name: name}}
 	err := r.commit(func(c *nftables.Conn) error {
 		c.AddTable(r.table) // DelTable fails without a table
 		c.DelTable(r.table)
@@ -95,9 +94,8 @@ const (
 	regKey = 12 // first of the four words of a key
 )
 
-// Offsets in an IPv4, TCP and UDP header.
+// Offsets in a TCP and UDP header.
 const (
-	ipSource, ipTarget   = 12, 16
 	portSource, portDest = 0, 2
 	tcpFlags             = 13
 	flagSYN, flagACK     = 0x02, 0x10
@@ -123,15 +121,7 @@ func masked(mask ...byte) expr.Any {
 
 func mark(value uint32) []byte { return binaryutil.NativeEndian.PutUint32(value) }
 
-func addr4(a netip.Addr) []byte { return a.AsSlice() }
-
 func port2(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
-
-// within matches an address in the IPv4 header against a prefix.
-func within(offset uint32, p netip.Prefix) []expr.Any {
-	mask := binary.BigEndian.AppendUint32(nil, uint32(uint64(0xffffffff)<<(32-p.Bits())))
-	return []expr.Any{network(regA, offset, 4), masked(mask...), equals(addr4(p.Masked().Addr())...)}
-}
 
 // interfaceName returns the name as the kernel compares it.
 func interfaceName(name string) []byte {
@@ -140,7 +130,7 @@ func interfaceName(name string) []byte {
 	return data
 }
 
-// protocolNumber returns the protocol number of the IPv4 header.
+// protocolNumber returns the protocol number of the IP header.
 func protocolNumber(p corev1.Protocol) byte {
 	switch p {
 	case corev1.ProtocolUDP:

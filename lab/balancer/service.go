@@ -5,15 +5,17 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// service is a Service with an external address.
+// service is a Service with an external address of one family.
 type service struct {
-	key          string // namespace/name
+	frontend
 	uid          types.UID
 	addr         netip.Addr
 	ports        []port
@@ -53,7 +55,7 @@ type port struct {
 
 // table is the forwarding of one service: new connections to addr:port go to one of nodes.
 type table struct {
-	service   string
+	service   string // namespace/name
 	addr      netip.Addr
 	ports     []port // in the order of the Service
 	nodes     []node // healthy, sorted by name
@@ -72,83 +74,117 @@ func (t table) equal(o *table) bool {
 		slices.Equal(t.all, o.all)
 }
 
-// isManaged reports whether the balancer serves the Service.
-func isManaged(svc *corev1.Service) bool {
+func (t table) frontend() frontend { return frontend{t.service, record.FamilyOf(t.addr)} }
+
+// isManaged reports whether the balancer serves the Service in a family.
+func isManaged(svc *corev1.Service, f record.Family) bool {
 	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil &&
-		svc.DeletionTimestamp == nil && len(svc.Spec.Ports) > 0 &&
-		(len(svc.Spec.IPFamilies) == 0 || slices.Contains(svc.Spec.IPFamilies, corev1.IPv4Protocol))
+		svc.DeletionTimestamp == nil && len(svc.Spec.Ports) > 0 && hasFamily(svc, f)
 }
 
 func keyOf(svc *corev1.Service) string { return svc.Namespace + "/" + svc.Name }
 
 func protocolOf(p corev1.ServicePort) corev1.Protocol { return or(p.Protocol, corev1.ProtocolTCP) }
 
+// waiting is a Service that waits for an address of a family.
+type waiting struct {
+	family record.Family
+	svc    *corev1.Service
+}
+
 // serviceChanged handles a new or changed Service.
 func (b *Balancer) serviceChanged(svc *corev1.Service) error {
-	key := keyOf(svc)
-	s := b.services[key]
-	if s != nil && (s.uid != svc.UID || !isManaged(svc)) {
-		if !isManaged(svc) {
-			b.status.announce(key, netip.Addr{})
+	for _, f := range familiesOf(b.cfg.Net) {
+		if err := b.frontendChanged(waiting{f, svc}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// frontendChanged handles a new or changed Service in one family.
+func (b *Balancer) frontendChanged(w waiting) error {
+	id, managed := frontend{keyOf(w.svc), w.family}, isManaged(w.svc, w.family)
+	s := b.services[id]
+	if s != nil && (s.uid != w.svc.UID || !managed) {
+		if !managed {
+			b.status.announce(id.service, b.addrs(id.service, w.family))
 		}
 		if err := b.withdraw(s); err != nil {
 			return err
 		}
 		s = nil
 	}
-	b.removePending(key)
-	if !isManaged(svc) {
+	b.removePending(id)
+	if !managed {
 		return nil
 	}
 	if s == nil {
-		if s = b.addService(svc); s == nil {
+		if s = b.addService(w); s == nil {
 			return nil
 		}
 	}
-	return b.update(s, svc)
+	return b.update(s, w.svc)
+}
+
+// addrs are the external addresses of a Service, but for those of one family.
+func (b *Balancer) addrs(service string, without record.Family) (all []netip.Addr) {
+	for _, f := range familiesOf(b.cfg.Net) {
+		if s := b.services[frontend{service, f}]; s != nil && f != without {
+			all = append(all, s.addr)
+		}
+	}
+	return all
 }
 
 // serviceDeleted handles the deletion of a Service.
 func (b *Balancer) serviceDeleted(key string) error {
-	b.removePending(key)
 	b.status.removePending(key)
-	if s := b.services[key]; s != nil {
-		return b.withdraw(s)
+	for _, f := range familiesOf(b.cfg.Net) {
+		b.removePending(frontend{key, f})
+		if s := b.services[frontend{key, f}]; s != nil {
+			if err := b.withdraw(s); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
 // removePending removes a Service from those that wait for an address.
-func (b *Balancer) removePending(key string) {
-	b.pending = slices.DeleteFunc(b.pending, func(p *corev1.Service) bool { return keyOf(p) == key })
+func (b *Balancer) removePending(id frontend) {
+	b.pending = slices.DeleteFunc(b.pending, func(w waiting) bool { return frontend{keyOf(w.svc), w.family} == id })
 }
 
 // addService allocates an address for a Service. Without a free address it returns nil and the Service waits.
-func (b *Balancer) addService(svc *corev1.Service) *service {
-	addr, err := b.allocate(svc)
+func (b *Balancer) addService(w waiting) *service {
+	addr, err := b.allocate(w)
 	if err != nil {
-		b.log.Warn("a Service waits for an external address", "service", keyOf(svc), "reason", err)
-		b.pending = append(b.pending, svc)
+		b.log.Warn("a Service waits for an external address", "service", keyOf(w.svc), "family", w.family, "reason", err)
+		b.pending = append(b.pending, w)
 		return nil
 	}
-	s := &service{key: keyOf(svc), uid: svc.UID, addr: addr, targets: map[string]*target{}}
-	b.services[s.key] = s
+	s := &service{frontend: frontend{keyOf(w.svc), w.family}, uid: w.svc.UID, addr: addr, targets: map[string]*target{}}
+	b.services[s.frontend] = s
 	return s
 }
 
 // allocate allocates the requested address, else the one in the status, which a restarted balancer must keep, else the
-// next one.
-func (b *Balancer) allocate(svc *corev1.Service) (netip.Addr, error) {
-	key := keyOf(svc)
-	if requested := svc.Spec.LoadBalancerIP; requested != "" {
-		return b.pool.claim(key, requested)
+// next one. loadBalancerIP may have an address of each family, separated by a comma.
+func (b *Balancer) allocate(w waiting) (netip.Addr, error) {
+	key, pool := keyOf(w.svc), b.pools[w.family]
+	requested := strings.Split(w.svc.Spec.LoadBalancerIP, ",")
+	if address, has := w.family.Among(requested...); has {
+		return pool.claim(key, address)
+	} else if requested[0] != "" && len(requested) == 1 {
+		return pool.claim(key, requested[0])
 	}
-	for _, in := range svc.Status.LoadBalancer.Ingress {
-		if addr, err := b.pool.claim(key, in.IP); err == nil {
+	for _, in := range w.svc.Status.LoadBalancer.Ingress {
+		if addr, err := pool.claim(key, in.IP); err == nil {
 			return addr, nil
 		}
 	}
-	return b.pool.take(key)
+	return pool.take(key)
 }
 
 // update applies the Service to forwarding, health checks and status.
@@ -162,8 +198,9 @@ func (b *Balancer) update(s *service, svc *corev1.Service) error {
 		return err
 	}
 	// The status is written last: a published address must forward.
-	if in := svc.Status.LoadBalancer.Ingress; len(in) != 1 || in[0].IP != s.addr.String() {
-		b.status.announce(s.key, s.addr)
+	addrs := b.addrs(s.service, "")
+	if !slices.EqualFunc(svc.Status.LoadBalancer.Ingress, addrs, func(in corev1.LoadBalancerIngress, a netip.Addr) bool { return in.IP == a.String() }) {
+		b.status.announce(s.service, addrs)
 	}
 	return nil
 }
@@ -173,17 +210,17 @@ func (b *Balancer) withdraw(s *service) error {
 	for _, name := range slices.Sorted(maps.Keys(s.targets)) {
 		s.targets[name].stop()
 	}
-	delete(b.services, s.key)
+	delete(b.services, s.frontend)
 	from := b.cfg.Now()
 	if err := b.path.remove(*s.set); err != nil {
 		return err
 	}
 	b.record(s, table{}, change{from: from, at: b.cfg.Now()})
-	b.pool.release(s.addr)
-	waiting := b.pending
+	b.pools[s.family].release(s.addr)
+	pending := b.pending
 	b.pending = nil
-	for _, svc := range waiting {
-		if err := b.serviceChanged(svc); err != nil {
+	for _, w := range pending {
+		if err := b.frontendChanged(w); err != nil {
 			return err
 		}
 	}
@@ -200,7 +237,7 @@ func (b *Balancer) nodeChanged(name string, n *topology.Node) error {
 	} else {
 		b.members[name] = n
 	}
-	for _, key := range slices.Sorted(maps.Keys(b.services)) {
+	for _, key := range slices.SortedFunc(maps.Keys(b.services), compareFrontends) {
 		if err := b.follow(b.services[key]); err != nil {
 			return err
 		}
@@ -235,10 +272,10 @@ func (b *Balancer) follow(s *service) error {
 
 // table returns the desired forwarding of a service.
 func (b *Balancer) table(s *service) table {
-	t := table{service: s.key, addr: s.addr, ports: s.ports, checkSpec: s.checkSpec}
+	t := table{service: s.service, addr: s.addr, ports: s.ports, checkSpec: s.checkSpec}
 	for _, name := range slices.Sorted(maps.Keys(s.targets)) {
 		m := b.members[name]
-		n := node{name: name, number: m.Number, addr: m.Addr}
+		n := node{name: name, number: m.Number, addr: m.AddrOf(s.family)}
 		t.all = append(t.all, n)
 		if s.targets[name].health.up {
 			t.nodes = append(t.nodes, n)

@@ -30,20 +30,20 @@ type announcer struct {
 
 	mu    sync.Mutex
 	order []string // waiting keys, oldest first
-	addrs map[string]netip.Addr
+	addrs map[string][]netip.Addr
 }
 
 func newAnnouncer(client kubernetes.Interface, log *slog.Logger) *announcer {
-	return &announcer{client: client, log: log, wake: make(chan struct{}, 1), addrs: map[string]netip.Addr{}}
+	return &announcer{client: client, log: log, wake: make(chan struct{}, 1), addrs: map[string][]netip.Addr{}}
 }
 
-// announce queues a write of the address; the zero address removes it.
-func (a *announcer) announce(key string, addr netip.Addr) {
+// announce queues a write of the addresses, which replace all others.
+func (a *announcer) announce(key string, addrs []netip.Addr) {
 	a.mu.Lock()
 	if !slices.Contains(a.order, key) {
 		a.order = append(a.order, key)
 	}
-	a.addrs[key] = addr
+	a.addrs[key] = addrs
 	a.mu.Unlock()
 	select {
 	case a.wake <- struct{}{}:
@@ -59,32 +59,32 @@ func (a *announcer) removePending(key string) {
 	delete(a.addrs, key)
 }
 
-func (a *announcer) next() (key string, addr netip.Addr, ok bool) {
+func (a *announcer) next() (key string, addrs []netip.Addr, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.order) == 0 {
-		return "", netip.Addr{}, false
+		return "", nil, false
 	}
 	key = a.order[0]
 	a.order = a.order[1:]
-	addr = a.addrs[key]
+	addrs = a.addrs[key]
 	delete(a.addrs, key)
-	return key, addr, true
+	return key, addrs, true
 }
 
 // requeue queues a failed write again, unless a newer one is queued.
-func (a *announcer) requeue(key string, addr netip.Addr) {
+func (a *announcer) requeue(key string, addrs []netip.Addr) {
 	a.mu.Lock()
 	_, newer := a.addrs[key]
 	a.mu.Unlock()
 	if !newer {
-		a.announce(key, addr)
+		a.announce(key, addrs)
 	}
 }
 
 func (a *announcer) run(ctx context.Context) {
 	for {
-		key, addr, ok := a.next()
+		key, addrs, ok := a.next()
 		if !ok {
 			select {
 			case <-ctx.Done():
@@ -93,7 +93,7 @@ func (a *announcer) run(ctx context.Context) {
 			}
 			continue
 		}
-		err := a.write(ctx, key, addr)
+		err := a.write(ctx, key, addrs)
 		if err == nil || apierrors.IsNotFound(err) {
 			continue
 		}
@@ -101,7 +101,7 @@ func (a *announcer) run(ctx context.Context) {
 			return
 		}
 		a.log.Warn("writing a Service's external address", "service", key, "error", err, "again in", retryStatus)
-		a.requeue(key, addr)
+		a.requeue(key, addrs)
 		select {
 		case <-ctx.Done():
 			return
@@ -110,11 +110,11 @@ func (a *announcer) run(ctx context.Context) {
 	}
 }
 
-func (a *announcer) write(ctx context.Context, key string, addr netip.Addr) error {
+func (a *announcer) write(ctx context.Context, key string, addrs []netip.Addr) error {
 	namespace, name, _ := strings.Cut(key, "/")
 	mode := corev1.LoadBalancerIPModeVIP
 	ingress := []corev1.LoadBalancerIngress{}
-	if addr.IsValid() {
+	for _, addr := range addrs {
 		ingress = append(ingress, corev1.LoadBalancerIngress{IP: addr.String(), IPMode: &mode})
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"loadBalancer": map[string]any{"ingress": ingress}}})

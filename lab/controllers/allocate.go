@@ -7,12 +7,25 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 )
 
-// Ranges of cluster IPs and node ports: the defaults of kube-apiserver, within the lab's address plan.
-var firstClusterIP = netip.MustParseAddr("10.96.0.10")
+// The numbers of the first cluster IP and node port: the defaults of kube-apiserver, within the lab's address plan.
+const (
+	firstClusterIP = 10
+	firstNodePort  = 30000
+)
 
-const firstNodePort = 30000
+// firstClusterIPs are the cluster IPs to allocate next, of each single family.
+func firstClusterIPs() map[record.Family]netip.Addr {
+	next := map[record.Family]netip.Addr{}
+	for _, f := range record.DualStack.Each() {
+		next[f] = record.Nth(topology.AddressesOf(f).Services, firstClusterIP)
+	}
+	return next
+}
 
 // allocate sets the cluster IP and node ports that kube-apiserver would allocate, and reports whether anything changed.
 func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed bool, err error) {
@@ -21,9 +34,7 @@ func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed b
 	}
 	s = s.DeepCopy()
 	if s.Spec.ClusterIP == "" {
-		s.Spec.ClusterIP = c.nextAddr.String()
-		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
-		c.nextAddr = c.nextAddr.Next()
+		c.allocateAddrs(s)
 		changed = true
 	}
 	for i := range s.Spec.Ports {
@@ -47,6 +58,31 @@ func (c *controller) allocate(ctx context.Context, s *corev1.Service) (changed b
 		_, err = c.client.CoreV1().Services(s.Namespace).Update(ctx, s, metav1.UpdateOptions{})
 	}
 	return changed, err
+}
+
+// allocateAddrs gives a Service a cluster IP of each of its families; of the cluster's primary one when it names none.
+func (c *controller) allocateAddrs(s *corev1.Service) {
+	families := c.family.Primary().Each()
+	if named := familiesOf(s); len(named) > 0 {
+		families = named
+	}
+	for _, f := range families {
+		s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, c.nextAddrs[f].String())
+		c.nextAddrs[f] = c.nextAddrs[f].Next()
+	}
+	s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
+}
+
+// familiesOf are the families of a Service, the primary one first; none while it has none.
+func familiesOf(s *corev1.Service) (all []record.Family) {
+	for _, f := range s.Spec.IPFamilies {
+		if f == corev1.IPv6Protocol {
+			all = append(all, record.IPv6)
+		} else {
+			all = append(all, record.IPv4)
+		}
+	}
+	return all
 }
 
 // needsAllocation reports whether a Service differs from what kube-apiserver would have allocated. It runs for each

@@ -24,6 +24,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/hitless/hitless/record"
 )
 
 type controller struct {
@@ -38,16 +40,22 @@ type controller struct {
 	managedCaches map[string]cache.Indexer // objects that this controller manages, by resource
 	created       map[string]int           // number of created pods, by Deployment
 	expected      map[string]string        // the last created pod until the watch has delivered it, by Deployment
-	nextAddr      netip.Addr
+	family        record.Family
+	nextAddrs     map[record.Family]netip.Addr
 	nextPort      int32
 	wake          chan struct{}
 }
 
-// Run reconciles Deployments, EndpointSlices and Endpoints until ctx ends. Pods are placed on the given nodes.
+// Run reconciles Deployments, EndpointSlices and Endpoints of a cluster of IPv4 until ctx ends. Pods are placed on the given nodes.
 func Run(ctx context.Context, client kubernetes.Interface, nodes []string) error {
+	return RunFor(ctx, client, record.IPv4, nodes)
+}
+
+// RunFor is Run for a cluster of any family.
+func RunFor(ctx context.Context, client kubernetes.Interface, family record.Family, nodes []string) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	c := &controller{
-		client: client, names: nodes, created: map[string]int{}, expected: map[string]string{}, nextAddr: firstClusterIP, nextPort: firstNodePort, wake: make(chan struct{}, 1),
+		client: client, names: nodes, created: map[string]int{}, expected: map[string]string{}, family: family, nextAddrs: firstClusterIPs(), nextPort: firstNodePort, wake: make(chan struct{}, 1),
 		nodes:       factory.Core().V1().Nodes().Lister(),
 		deployments: factory.Apps().V1().Deployments().Lister(),
 		pods:        factory.Core().V1().Pods().Lister(),

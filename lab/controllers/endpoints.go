@@ -9,6 +9,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/record"
 )
 
 // syncEndpoints writes the Endpoints of a Service with a selector as the endpoints controller does
@@ -33,15 +35,20 @@ func (c *controller) syncEndpoints(ctx context.Context, s *corev1.Service) error
 	return err
 }
 
-// subsets returns one subset for all pods, since their ports are the same; none if no pod has an address.
+// subsets returns one subset for all pods, since their ports are the same; none if no pod has an address of the Service's primary family.
 func subsets(s *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset {
+	family := record.IPv4
+	if all := familiesOf(s); len(all) > 0 {
+		family = all[0]
+	}
 	var all corev1.EndpointSubset
 	for _, pod := range pods {
-		if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+		ip, has := family.Among(podIPs(pod)...)
+		if !has || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
 			continue
 		}
 		node := pod.Spec.NodeName
-		address := corev1.EndpointAddress{IP: pod.Status.PodIP, NodeName: &node,
+		address := corev1.EndpointAddress{IP: ip, NodeName: &node,
 			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
 		if ready(pod) {
 			all.Addresses = append(all.Addresses, address)

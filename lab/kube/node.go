@@ -18,11 +18,11 @@ import (
 
 // Node describes a node of the lab for its Node object.
 type Node struct {
-	Name    string
-	Addr    netip.Addr
-	PodCIDR netip.Prefix
-	Zone    string            // label topology.kubernetes.io/zone; none when empty
-	Labels  map[string]string // added to the well-known ones
+	Name     string
+	Addrs    []netip.Addr      // of each family, the primary one first
+	PodCIDRs []netip.Prefix    // likewise
+	Zone     string            // label topology.kubernetes.io/zone; none when empty
+	Labels   map[string]string // added to the well-known ones
 }
 
 // podsPerNode is the node's capacity for pods: its /24 less the network, the gateway and the broadcast address.
@@ -30,7 +30,7 @@ const podsPerNode = 253
 
 // NodeOf describes a node of the topology. Every node has a zone of its own.
 func NodeOf(n *topology.Node) Node {
-	return Node{Name: n.Name, Addr: n.Addr, PodCIDR: n.PodCIDR, Zone: "zone-" + strconv.Itoa(n.Number)}
+	return Node{Name: n.Name, Addrs: n.Addrs(), PodCIDRs: n.PodCIDRs(), Zone: "zone-" + strconv.Itoa(n.Number)}
 }
 
 func (c *ControlPlane) registerNodes(ctx context.Context) error {
@@ -49,8 +49,8 @@ func (c *ControlPlane) registerNodes(ctx context.Context) error {
 // CreateNode registers a node as a kubelet does: with its addresses, capacity, pod range and Ready condition. The node
 // lifecycle controller marks it NotReady after 50 s without a lease renewal (kubelet.Run renews it).
 func CreateNode(ctx context.Context, client kubernetes.Interface, n Node) error {
-	if n.Name == "" || !n.Addr.IsValid() || !n.PodCIDR.IsValid() {
-		return fmt.Errorf("registering node %q: name, address (%s) and pod range (%s) are required", n.Name, n.Addr, n.PodCIDR)
+	if n.Name == "" || len(n.Addrs) == 0 || len(n.Addrs) != len(n.PodCIDRs) {
+		return fmt.Errorf("registering node %q: a name, and an address %s and a pod range %s of each family are required", n.Name, n.Addrs, n.PodCIDRs)
 	}
 	if _, err := client.CoreV1().Nodes().Create(ctx, n.object(time.Now()), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("registering node %s: %w", n.Name, err)
@@ -73,15 +73,28 @@ func (n Node) object(now time.Time) *corev1.Node {
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: labels},
-		Spec:       corev1.NodeSpec{PodCIDR: n.PodCIDR.String(), PodCIDRs: []string{n.PodCIDR.String()}},
+		Spec:       corev1.NodeSpec{PodCIDR: n.PodCIDRs[0].String(), PodCIDRs: texts(n.PodCIDRs)},
 		Status: corev1.NodeStatus{
 			Capacity: capacity, Allocatable: capacity, Conditions: conditions(now),
-			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeInternalIP, Address: n.Addr.String()}, {Type: corev1.NodeHostName, Address: n.Name}},
+			Addresses: n.addresses(),
 			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.37.1+hitless", OperatingSystem: "linux",
 				Architecture: "amd64", ContainerRuntimeVersion: "hitless://1"},
 		},
 	}
+}
+
+func (n Node) addresses() (all []corev1.NodeAddress) {
+	for _, a := range texts(n.Addrs) {
+		all = append(all, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+	}
+	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.Name})
+}
+
+func texts[T fmt.Stringer](values []T) (all []string) {
+	for _, v := range values {
+		all = append(all, v.String())
+	}
+	return all
 }
 
 // conditions returns the conditions of a healthy kubelet; the lifecycle controller taints nodes without them.

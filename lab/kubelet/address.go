@@ -8,13 +8,16 @@ import (
 	"sync"
 )
 
+// mostHostBits bounds the part of a range that is used: the last byte identifies the pod's link, and its addresses of other families.
+const mostHostBits = 8
+
 // addresses allocates the pod addresses of a node: from .2 upward (.1 is the node), then again from .2, so that a
 // released address is not reused soon. The same requests get the same addresses.
 type addresses struct {
 	mu    sync.Mutex
 	cidr  netip.Prefix
 	first netip.Addr
-	last  netip.Addr // the broadcast address, never allocated
+	last  netip.Addr // the broadcast address of IPv4, never allocated
 	next  netip.Addr
 	used  []netip.Addr
 	freed chan struct{} // closed and replaced when an address is released
@@ -22,12 +25,13 @@ type addresses struct {
 
 func newAddresses(cidr netip.Prefix) *addresses {
 	cidr = cidr.Masked()
-	bits := cidr.Addr().As4()
-	for i, free := 3, 32-cidr.Bits(); free > 0; i, free = i-1, free-8 {
+	bits := cidr.Addr().AsSlice()
+	for i, free := len(bits)-1, min(cidr.Addr().BitLen()-cidr.Bits(), mostHostBits); free > 0; i, free = i-1, free-8 {
 		bits[i] |= byte(1<<min(8, free) - 1)
 	}
+	last, _ := netip.AddrFromSlice(bits)
 	first := cidr.Addr().Next().Next()
-	return &addresses{cidr: cidr, first: first, next: first, last: netip.AddrFrom4(bits), freed: make(chan struct{})}
+	return &addresses{cidr: cidr, first: first, next: first, last: last, freed: make(chan struct{})}
 }
 
 // take allocates the next free address, or returns an error when there is none.

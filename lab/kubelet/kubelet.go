@@ -100,9 +100,6 @@ func newKubelet(c Config) (*kubelet, error) {
 	if c.Backend.Path == "" {
 		return nil, errors.New("Config.Backend.Path, the program that runs agnhost, is required")
 	}
-	if !c.Node.PodCIDR.Addr().Is4() {
-		return nil, fmt.Errorf("the pod range %s of %s must be IPv4, the lab's only address family", c.Node.PodCIDR, c.Node.Name)
-	}
 	if c.Lease == 0 {
 		c.Lease = DefaultLease
 	}

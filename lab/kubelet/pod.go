@@ -30,7 +30,8 @@ type pod struct {
 
 	waitingForAddr bool               // true while reserve waits for an address
 	cancelWait     context.CancelFunc // ends the wait
-	addr           netip.Addr         // the pod's address; the node's with hostNetwork
+	addr           netip.Addr         // the pod's address of the primary family; the node's with hostNetwork
+	addrs          []netip.Addr       // of each family
 	sandbox        sandbox            // nil while the pod has no network
 	startErr       error              // why the pod cannot start
 
@@ -139,8 +140,9 @@ func (p *pod) assignAddr(ctx context.Context, addr netip.Addr, err error) {
 		}
 		return
 	}
-	if p.addr = addr; !addr.IsValid() {
-		p.addr = p.k.Node.Addr
+	p.addr, p.addrs = addr, p.k.Node.PodAddrs(addr)
+	if !addr.IsValid() {
+		p.addr, p.addrs = p.k.Node.Addr, p.k.Node.Addrs()
 	}
 	p.record("created", "its network is laid")
 	for _, c := range p.containers {
@@ -225,6 +227,9 @@ func (p *pod) record(state, text string) {
 	body := record.Pod{State: state, Pod: p.name, Node: p.k.name, Generation: p.generation}
 	if p.addr.IsValid() {
 		body.IP = p.addr.String()
+		if len(p.addrs) > 1 {
+			body.SecondIP = p.addrs[1].String()
+		}
 	}
 	p.k.Recorder.Event(record.Event{At: p.k.Now(), Node: p.k.name, Object: p.name,
 		Text: fmt.Sprintf("pod %s %s: %s", p.name, state, text), Body: body})

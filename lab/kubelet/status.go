@@ -47,10 +47,15 @@ func (p *pod) readinessOverridden(status corev1.PodStatus) bool {
 // status returns the status that a kubelet would report now.
 func (p *pod) status() corev1.PodStatus {
 	s := corev1.PodStatus{Phase: p.phase(), StartTime: &p.begun, ObservedGeneration: p.object.Generation,
-		HostIP: p.k.Node.Addr.String(), HostIPs: []corev1.HostIP{{IP: p.k.Node.Addr.String()}}}
+		HostIP: p.k.Node.Addr.String()}
+	for _, a := range p.k.Node.Addrs() {
+		s.HostIPs = append(s.HostIPs, corev1.HostIP{IP: a.String()})
+	}
 	if p.addr.IsValid() && p.anySeen() {
 		s.PodIP = p.addr.String()
-		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+		for _, a := range p.addrs {
+			s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: a.String()})
+		}
 	}
 	var unready []string
 	for _, c := range p.containers {

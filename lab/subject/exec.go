@@ -61,9 +61,9 @@ const ExecDir = "/opt/subject"
 var placeholders = map[string]string{
 	"program":             "path of the program in the guest",
 	"node":                "name of the node",
-	"nodeIP":              "the node's address",
-	"podCIDR":             "range of the node's pods",
-	"clusterCIDR":         "range of all pods",
+	"nodeIP":              "the node's address, with --set family=dual of both families: 10.0.0.11,fd00:10::15",
+	"podCIDR":             "range of the node's pods, likewise",
+	"clusterCIDR":         "range of all pods, likewise",
 	"kubeconfig":          "path of a kubeconfig",
 	"server":              "URL of the API server",
 	"terminatingFallback": "on or off",

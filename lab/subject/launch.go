@@ -28,7 +28,7 @@ func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 	e := run.Spec.Exec
 	if e == nil {
 		start.Args = run.Spec.Args(node.Name, f.cfg.Kubeconfig, run.Fallback)
-		if f.cfg.ClusterCIDR != "" {
+		if f.cfg.ClusterCIDR != "" && f.cfg.ClusterCIDR != topology.ClusterCIDR.String() {
 			start.Args = replaceFlags(start.Args, []string{"--cluster-cidr=" + f.cfg.ClusterCIDR})
 		}
 		start.Args = replaceFlags(start.Args, f.cfg.Flags)
@@ -59,9 +59,18 @@ func (f *Fleet) placeholderValues(node *topology.Node) (map[string]string, error
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig for %s: %w", run.Spec, err)
 	}
-	return map[string]string{"program": run.Spec.Exec.Program, "node": node.Name, "nodeIP": node.Addr.String(),
-		"podCIDR": node.PodCIDR.String(), "clusterCIDR": cmp.Or(f.cfg.ClusterCIDR, topology.ClusterCIDR.String()), "kubeconfig": f.cfg.Kubeconfig,
+	return map[string]string{"program": run.Spec.Exec.Program, "node": node.Name, "nodeIP": joined(node.Addrs()),
+		"podCIDR": joined(node.PodCIDRs()), "clusterCIDR": cmp.Or(f.cfg.ClusterCIDR, topology.ClusterCIDR.String()), "kubeconfig": f.cfg.Kubeconfig,
 		"server": config.Host, "terminatingFallback": run.Fallback}, nil
+}
+
+// joined are the values of the families, separated by commas.
+func joined[T fmt.Stringer](values []T) string {
+	var all []string
+	for _, v := range values {
+		all = append(all, v.String())
+	}
+	return strings.Join(all, ",")
 }
 
 // checkExecReady returns the reason why a proxy of a file is not ready; nil when it is.

@@ -6,8 +6,11 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hitless/hitless/record"
 )
 
 // Spec identifies a subject.
@@ -128,6 +131,14 @@ func (e *LackError) Error() string { return e.Reason }
 
 // DualStack reports whether the subject serves both address families: kube-proxy by default since 1.21 (KEP-563).
 func (s Spec) DualStack() bool { return s.Name != "kube-proxy" || s.minor() >= 21 }
+
+// CheckFamily returns a LackError when the subject does not serve a family.
+func (s Spec) CheckFamily(f record.Family) error {
+	if s.DualStack() || !slices.Contains(f.Each(), record.IPv6) {
+		return nil
+	}
+	return &LackError{Reason: fmt.Sprintf("family=%s: %s serves no IPv6 by default: kube-proxy does since v1.21 (KEP-563); leave family out, or take a newer version", f, s)}
+}
 
 // Args are the subject's flags. fallback is "on", "off" or "" for the version's default.
 func (s Spec) Args(node, kubeconfig, fallback string) []string {

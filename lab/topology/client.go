@@ -4,14 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-)
 
-// Addresses of the client pod. They are part of the cluster CIDR but of no node's PodCIDR.
-var (
-	clientPodCIDR    = netip.MustParsePrefix("10.244.250.0/30")
-	clientPodGateway = netip.MustParseAddr("10.244.250.1")
-	// ClientPodAddr is the address of the pod of AddClientPod.
-	ClientPodAddr = netip.MustParseAddr("10.244.250.2")
+	"github.com/hitless/hitless/record"
 )
 
 // clientSysctls give a client more ephemeral ports than the default, without the NodePort range.
@@ -23,20 +17,22 @@ var clientSysctls = []string{"net/ipv4/ip_local_port_range=1024 65535", "net/ipv
 func (n *Network) AddClientPod(node *Node) (*Namespace, error) {
 	const link = "clientpod"
 	n.pacer.Await()
-	ns, err := NewNamespace("client-pod")
+	ns, err := newNamespace("client-pod", n.plans)
 	if err != nil {
 		return nil, err
 	}
 	err = errors.Join(
 		node.Do(func() error {
-			return errors.Join(connect(link, "eth0", ns), netlinkUp(link, netip.PrefixFrom(clientPodGateway, clientPodCIDR.Bits())),
+			return errors.Join(connect(link, "eth0", ns), netlinkUp(link, each(n.plans, Addresses.clientPodGatewayLink)...),
 				sysctls("net/ipv4/conf/"+link+"/rp_filter=0", "net/ipv4/conf/"+link+"/send_redirects=0"))
 		}),
 		ns.Do(func() error {
-			return errors.Join(netlinkUp("lo", netip.Prefix{}), netlinkUp("eth0", netip.PrefixFrom(ClientPodAddr, clientPodCIDR.Bits())),
-				addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), clientPodGateway), sysctls(clientSysctls...))
-		}),
-		n.RouteTo(clientPodCIDR, node))
+			return errors.Join(netlinkUp("lo"), netlinkUp("eth0", each(n.plans, Addresses.clientPodLink)...),
+				defaultRoutes(addrsOf(each(n.plans, Addresses.clientPodGatewayLink))), sysctls(clientSysctls...))
+		}))
+	for _, p := range n.plans {
+		err = errors.Join(err, n.RouteTo(p.clientPods, node))
+	}
 	if err != nil {
 		_ = ns.Close() // err is the error to report
 		return nil, fmt.Errorf("connecting the client pod on %s: %w", node.Name, err)
@@ -55,7 +51,7 @@ func (n *Node) PrepareClient() error {
 // RouteTo adds a route to the prefix via the node on all other nodes, the load balancer and the control plane. The
 // caller must be in the network namespace of the fabric.
 func (n *Network) RouteTo(to netip.Prefix, node *Node) error {
-	via := func() error { return addRoute(to, node.Addr) }
+	via := func() error { return addRoute(to, node.AddrOf(record.FamilyOf(to.Addr()))) }
 	err := errors.Join(via(), n.Balancer.Do(via))
 	for _, other := range n.Nodes {
 		if other != node {

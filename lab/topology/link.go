@@ -1,11 +1,13 @@
 package topology
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // connect creates a veth pair from `here` in the calling thread's namespace to `there` in ns. The MAC addresses are
@@ -20,7 +22,7 @@ func connect(here, there string, ns *Namespace) error {
 	if err := netlink.LinkAdd(veth); err != nil {
 		return fmt.Errorf("creating the veth pair %s: %w", here, err)
 	}
-	return netlinkUp(here, netip.Prefix{})
+	return netlinkUp(here)
 }
 
 // macAddress returns a locally administered unicast address (IEEE 802, second bit of the first byte).
@@ -44,14 +46,17 @@ func enslave(name, bridge string) error {
 	return netlink.LinkSetMaster(link, master)
 }
 
-// netlinkUp brings a link up and adds the address if the prefix is valid.
-func netlinkUp(name string, prefix netip.Prefix) error {
+// netlinkUp brings a link up and adds the addresses.
+func netlinkUp(name string, prefixes ...netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", name, err)
 	}
-	if prefix.IsValid() {
+	for _, prefix := range prefixes {
 		addr := &netlink.Addr{IPNet: ipNet(prefix)}
+		if prefix.Addr().Is6() {
+			addr.Flags = unix.IFA_F_NODAD // usable at once
+		}
 		if err := netlink.AddrAdd(link, addr); err != nil {
 			return fmt.Errorf("adding to %s the address %s: %w", name, prefix, err)
 		}
@@ -67,6 +72,18 @@ func addRoute(to netip.Prefix, via netip.Addr) error {
 		return fmt.Errorf("adding the route to %s via %s: %w", to, via, err)
 	}
 	return nil
+}
+
+// defaultRoutes adds a default route of each gateway's family.
+func defaultRoutes(gateways []netip.Addr) (err error) {
+	for _, via := range gateways {
+		everywhere := netip.IPv4Unspecified()
+		if via.Is6() {
+			everywhere = netip.IPv6Unspecified()
+		}
+		err = errors.Join(err, addRoute(netip.PrefixFrom(everywhere, 0), via))
+	}
+	return err
 }
 
 // addLocal makes every address of the prefix local (AnyIP), so that a client can bind each of them.

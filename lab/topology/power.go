@@ -42,7 +42,7 @@ func (n *Network) rebuild(node *Node) error {
 		return fmt.Errorf("deleting its link: %w", err)
 	}
 	n.pacer.Await()
-	fresh, err := attach(node.Name, node.fabricLink(), node.Addr)
+	fresh, err := attach(node.Name, node.fabricLink(), node.links())
 	if fresh != nil {
 		err = errors.Join(err, node.replaceWith(fresh))
 	}
@@ -53,7 +53,7 @@ func (n *Network) rebuild(node *Node) error {
 		err := node.createPodNetwork()
 		for _, other := range n.Nodes {
 			if other != node {
-				err = errors.Join(err, addRoute(other.PodCIDR, other.Addr))
+				err = errors.Join(err, other.routeToPods())
 			}
 		}
 		return err

@@ -11,10 +11,11 @@ import (
 	"os"
 	"strings"
 
+	"github.com/hitless/hitless/record"
 	"github.com/vishvananda/netlink"
 )
 
-// The lab's addresses.
+// The lab's addresses of IPv4; AddressesOf has those of each family.
 var (
 	ControlAddr   = netip.MustParseAddr("10.0.0.2")
 	BalancerAddr  = netip.MustParseAddr("10.0.0.1")
@@ -34,32 +35,35 @@ type Network struct {
 	Client   *Namespace
 	Balancer *Namespace
 
+	plans []Addresses // of each family, the primary one first
 	pacer *Pacer
 }
 
 // Node is one node of the lab.
 type Node struct {
 	*Namespace
-	Number  int // from 1
-	Addr    netip.Addr
-	PodCIDR netip.Prefix
+	Number  int          // from 1
+	Addr    netip.Addr   // of the primary family
+	PodCIDR netip.Prefix // of the primary family
 
+	plans []Addresses // of each family, the primary one first
 	pacer *Pacer
 }
 
 // MaxNodes is the limit of the addressing plan.
 const MaxNodes = 200
 
-// New creates the network with 1 to MaxNodes nodes. The caller must be in a network namespace of the lab's own, where
-// New creates the bridge `fabric`.
-func New(nodes int) (*Network, error) { return NewPaced(nodes, nil) }
+// New creates the network of IPv4 with 1 to MaxNodes nodes. The caller must be in a network namespace of the lab's own,
+// where New creates the bridge `fabric`.
+func New(nodes int) (*Network, error) { return NewPaced(nodes, record.IPv4, nil) }
 
-// NewPaced is New with a pacer for the creation of all namespaces, including those of later pods; nil for none.
-func NewPaced(nodes int, pacer *Pacer) (*Network, error) {
+// NewPaced is New for any family, with a pacer for the creation of all namespaces, including those of later pods; nil for
+// none.
+func NewPaced(nodes int, family record.Family, pacer *Pacer) (*Network, error) {
 	if nodes < 1 || nodes > MaxNodes {
 		return nil, fmt.Errorf("%d nodes: want 1 to %d", nodes, MaxNodes)
 	}
-	n := &Network{pacer: pacer}
+	n := &Network{plans: plansOf(family), pacer: pacer}
 	if err := n.create(nodes); err != nil {
 		n.Close()
 		return nil, fmt.Errorf("creating the lab's network: %w", err)
@@ -68,16 +72,16 @@ func NewPaced(nodes int, pacer *Pacer) (*Network, error) {
 }
 
 func (n *Network) create(nodes int) error {
-	if err := createFabric(); err != nil {
+	if err := n.createFabric(); err != nil {
 		return err
 	}
 	var err error
 	n.pacer.Await()
-	if n.Balancer, err = attach("balancer", "fab-lb", BalancerAddr); err != nil {
+	if n.Balancer, err = attach("balancer", "fab-lb", each(n.plans, Addresses.balancerLink)); err != nil {
 		return err
 	}
 	n.pacer.Await()
-	if n.Client, err = NewNamespace("client"); err != nil {
+	if n.Client, err = newNamespace("client", n.plans); err != nil {
 		return err
 	}
 	if err := n.connectClient(); err != nil {
@@ -91,29 +95,35 @@ func (n *Network) create(nodes int) error {
 	return nil
 }
 
-func createFabric() error {
+func (n *Network) createFabric() error {
+	if err := routeIPv6(each(n.plans, Addresses.controlLink)); err != nil {
+		return err
+	}
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "fabric"}}
 	if err := netlink.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("creating the bridge: %w", err)
 	}
-	if err := netlinkUp("lo", netip.Prefix{}); err != nil {
+	if err := netlinkUp("lo"); err != nil {
 		return err
 	}
 	if err := sysctls("net/ipv4/ip_forward=1"); err != nil {
 		return err
 	}
-	if err := netlinkUp("fabric", netip.PrefixFrom(ControlAddr, 24)); err != nil {
+	if err := netlinkUp("fabric", each(n.plans, Addresses.controlLink)...); err != nil {
 		return err
 	}
 	// Replies to clients leave through the load balancer, as requests arrived.
-	return addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), BalancerAddr)
+	return defaultRoutes(each(n.plans, Addresses.balancer))
 }
 
 // attach creates a namespace with one link to the fabric.
-func attach(name, link string, addr netip.Addr) (*Namespace, error) {
+func attach(name, link string, addrs []netip.Prefix) (*Namespace, error) {
 	ns, err := NewNamespace(name)
 	if err != nil {
 		return nil, err
+	}
+	if err := ns.Do(func() error { return routeIPv6(addrs) }); err != nil {
+		return ns, fmt.Errorf("preparing %s: %w", name, err)
 	}
 	if err := connect(link, "eth0", ns); err != nil {
 		return ns, fmt.Errorf("connecting %s: %w", name, err)
@@ -123,8 +133,8 @@ func attach(name, link string, addr netip.Addr) (*Namespace, error) {
 	}
 	return ns, ns.Do(func() error {
 		return errors.Join(
-			netlinkUp("lo", netip.Prefix{}),
-			netlinkUp("eth0", netip.PrefixFrom(addr, 24)),
+			netlinkUp("lo"),
+			netlinkUp("eth0", addrs...),
 			sysctls(routerSysctls...))
 	})
 }
@@ -140,31 +150,32 @@ func (n *Network) connectClient() error {
 		if err := connect("client", "eth0", n.Client); err != nil {
 			return err
 		}
-		return errors.Join(
-			netlinkUp("client", netip.PrefixFrom(clientGateway, 24)),
-			addRoute(ClientSources, ClientAddr),
-			sysctls("net/ipv4/conf/client/rp_filter=0", "net/ipv4/conf/client/send_redirects=0"))
+		err := netlinkUp("client", each(n.plans, Addresses.clientGatewayLink)...)
+		for _, p := range n.plans {
+			err = errors.Join(err, addRoute(p.ClientSources, p.client))
+		}
+		return errors.Join(err, sysctls("net/ipv4/conf/client/rp_filter=0", "net/ipv4/conf/client/send_redirects=0"))
 	})
 	if err != nil {
 		return err
 	}
 	return n.Client.Do(func() error {
-		return errors.Join(
-			netlinkUp("lo", netip.Prefix{}),
-			netlinkUp("eth0", netip.PrefixFrom(ClientAddr, 24)),
-			addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), clientGateway),
-			addLocal(ClientSources),
-			sysctls("net/ipv4/ip_local_port_range=1024 65535", "net/ipv4/conf/all/rp_filter=0"))
+		err := errors.Join(
+			netlinkUp("lo"),
+			netlinkUp("eth0", each(n.plans, Addresses.clientLink)...),
+			defaultRoutes(each(n.plans, Addresses.gatewayOfClient)))
+		for _, p := range n.plans {
+			err = errors.Join(err, addLocal(p.ClientSources))
+		}
+		return errors.Join(err, sysctls("net/ipv4/ip_local_port_range=1024 65535", "net/ipv4/conf/all/rp_filter=0"))
 	})
 }
 
 func (n *Network) addNode(number int) error {
-	node := &Node{Number: number, pacer: n.pacer,
-		Addr:    netip.AddrFrom4([4]byte{10, 0, 0, byte(10 + number)}),
-		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(number), 0}), 24)}
+	node := n.planned(number)
 	var err error
 	n.pacer.Await()
-	node.Namespace, err = attach(fmt.Sprintf("node-%d", number), node.fabricLink(), node.Addr)
+	node.Namespace, err = attach(node.Name, node.fabricLink(), node.links())
 	if node.Namespace != nil {
 		n.Nodes = append(n.Nodes, node)
 	}
@@ -183,20 +194,17 @@ func (n *Node) createPodNetwork() error {
 		return fmt.Errorf("creating the pod bridge: %w", err)
 	}
 	return errors.Join(
-		netlinkUp("pods", netip.PrefixFrom(n.PodCIDR.Addr().Next(), 24)),
+		netlinkUp("pods", n.podGateways()...),
 		sysctls("net/ipv4/conf/pods/rp_filter=0", "net/ipv4/conf/pods/send_redirects=0"),
-		addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), BalancerAddr))
+		defaultRoutes(each(n.plans, Addresses.balancer)))
 }
 
 // addPodRoutes adds the routes between the node's pods and every other namespace on the fabric.
 func (n *Network) addPodRoutes(node *Node) error {
-	err := errors.Join(addRoute(node.PodCIDR, node.Addr),
-		n.Balancer.Do(func() error { return addRoute(node.PodCIDR, node.Addr) }))
+	err := errors.Join(node.routeToPods(), n.Balancer.Do(node.routeToPods))
 	for _, other := range n.Nodes {
 		if other != node {
-			err = errors.Join(err,
-				other.Do(func() error { return addRoute(node.PodCIDR, node.Addr) }),
-				node.Do(func() error { return addRoute(other.PodCIDR, other.Addr) }))
+			err = errors.Join(err, other.Do(node.routeToPods), node.Do(other.routeToPods))
 		}
 	}
 	return err
@@ -223,26 +231,27 @@ func (n *Network) NodeNames() []string {
 	return names
 }
 
-// AddPod creates the network namespace of a pod on the node. The address must be within PodCIDR.
+// AddPod creates the network namespace of a pod on the node, with the addresses of PodAddrs. The address must be within
+// PodCIDR.
 func (n *Node) AddPod(pod string, addr netip.Addr) (*Namespace, error) {
 	if !n.PodCIDR.Contains(addr) {
 		return nil, fmt.Errorf("pod %s: address %s is outside %s's %s", pod, addr, n.Name, n.PodCIDR)
 	}
 	n.pacer.Await()
-	ns, err := NewNamespace(pod)
+	ns, err := newNamespace(pod, n.plans)
 	if err != nil {
 		return nil, err
 	}
-	link := fmt.Sprintf("pod%d", addr.As4()[3])
+	link := podLink(addr)
 	err = n.Do(func() error {
 		return errors.Join(connect(link, "eth0", ns), enslave(link, "pods"))
 	})
 	if err == nil {
 		err = ns.Do(func() error {
 			return errors.Join(
-				netlinkUp("lo", netip.Prefix{}),
-				netlinkUp("eth0", netip.PrefixFrom(addr, 24)),
-				addRoute(netip.PrefixFrom(netip.IPv4Unspecified(), 0), n.PodCIDR.Addr().Next()))
+				netlinkUp("lo"),
+				netlinkUp("eth0", n.podLinks(addr)...),
+				defaultRoutes(addrsOf(n.podGateways())))
 		})
 	}
 	if err != nil {
@@ -255,7 +264,7 @@ func (n *Node) AddPod(pod string, addr netip.Addr) (*Namespace, error) {
 // RemovePod deletes the link of a pod's address, as a container runtime does when it removes the sandbox.
 func (n *Node) RemovePod(addr netip.Addr) error {
 	return n.Do(func() error {
-		link, err := netlink.LinkByName(fmt.Sprintf("pod%d", addr.As4()[3]))
+		link, err := netlink.LinkByName(podLink(addr))
 		if err != nil {
 			return fmt.Errorf("removing the link of pod %s on %s: %w", addr, n.Name, err)
 		}

@@ -108,7 +108,7 @@ func TestErrorsHaveTheLine(t *testing.T) {
 		"key missing":                {steps("+0s workload scale web"), "f:2: workload scale: replicas= is missing"},
 		"bad number":                 {steps("+0s workload scale web replicas=none"), `f:2: workload scale: replicas: "none" is not a whole number`},
 		"bad duration":               {steps("+0s api delay node-1 by=5"), `f:2: api delay: by: "5" is not a duration`},
-		"bad address":                {steps("+0s endpoints create a addresses=1.2.3"), `f:2: endpoints create: addresses: "1.2.3" is not an IPv4 address`},
+		"bad address":                {steps("+0s endpoints create a addresses=1.2.3"), `f:2: endpoints create: addresses: "1.2.3" is not an IP address`},
 		"address twice":              {steps("+0s endpoints create a addresses=1.2.3.4,1.2.3.4"), "f:2: endpoints create: addresses: 1.2.3.4 is there twice"},
 		"nothing known to lose":      {steps("+0s api lose node-2 resource=pods"), `f:2: api lose: resource: "pods" is not one of services, endpointslices, endpoints, nodes`},
 		"lost by no node":            {steps("+0s api lose node-4"), `f:2: api lose node-4: there is no node "node-4"`},

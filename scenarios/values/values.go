@@ -98,14 +98,14 @@ func Name(text string) (string, error) {
 	return text, nil
 }
 
-// Addresses are IPv4 addresses with commas between them, each once; a single - is the empty list.
+// Addresses are IP addresses with commas between them, each once; a single - is the empty list.
 func Addresses(text string) (list []string, err error) {
 	if text == "-" {
 		return nil, nil
 	}
 	for address := range strings.SplitSeq(text, ",") {
-		if a, err := netip.ParseAddr(address); err != nil || !a.Is4() {
-			return nil, fmt.Errorf("%q is not an IPv4 address; give addresses separated by commas, or - for none", address)
+		if a, err := netip.ParseAddr(address); err != nil || a.Zone() != "" || a.Is4In6() {
+			return nil, fmt.Errorf("%q is not an IP address; give addresses separated by commas, or - for none", address)
 		}
 		if slices.Contains(list, address) {
 			return nil, fmt.Errorf("%s is there twice", address)
