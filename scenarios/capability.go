@@ -51,7 +51,7 @@ var capabilities = map[Capability]struct{ name, meaning, advice string }{
 	Journal:          {"a journal", "the site stores the timeline of the run while it happens", "run in a lab"},
 	ManyServices:     {"room for other Services", "the cluster is hitless's own, so that it can have thousands of Services", "a live cluster has Services of its own: leave that out"},
 	AddressFamilies: {"a choice of address families", "nodes, pods, Services and clients can have addresses of IPv4, of IPv6 or of both",
-		"a live cluster has its own families, and the lab has IPv6 where its kernel has: leave that out"},
+		"give --controlplane replay: a lab has IPv6 with that control plane, where its kernel has it; a live cluster has its own families: leave that out"},
 }
 
 // stepsNeeding lists the steps without a verb that need a capability. The needs of verbs are in needOf.

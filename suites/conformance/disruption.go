@@ -1,9 +1,12 @@
 package conformance
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 	"sync"
+
+	"github.com/hitless/hitless/record"
 )
 
 // The lanes of disruptions: new connections, open ones, connections that are used again, and datagrams.
@@ -52,11 +55,61 @@ var brief = map[string]string{"baseline": "10s", "settle": "10s"}
 // disruptions are the specs of disruptions. A run has the lanes of all of its specs. Its budget is the loss that its parameters make
 // unavoidable, and no other.
 var disruptions = sync.OnceValue(func() (all []Spec) {
-	for _, d := range disruptionRuns() {
+	runs := disruptionRuns()
+	for _, d := range append(runs, inOtherFamilies(runs)...) {
 		all = append(all, d.specs()...)
 	}
 	return all
 })
+
+// otherFamilies are the runs that are made in other families than IPv4 too. Those that are not nightly have lanes of every kind between
+// them.
+var otherFamilies = []struct {
+	run     string
+	family  record.Family
+	nightly bool
+}{
+	{"quiet", record.IPv6, true},
+	{"rollout-local", record.IPv6, false},
+	{"rollout-cluster", record.IPv6, true},
+	{"rollout-cluster-ip", record.IPv6, true},
+	{"rollout-node-port", record.IPv6, true},
+	{"restart-term", record.IPv6, false},
+	{"restart-change", record.IPv6, true},
+	{"drain", record.IPv6, true},
+	{"scale-zero", record.IPv6, true},
+	{"policy-external", record.IPv6, true},
+	{"policy-internal", record.IPv6, true},
+	{"rollout-local", record.DualStack, true},
+	{"rollout-cluster", record.DualStack, true},
+	{"restart-term", record.DualStack, true},
+}
+
+// familyWords are the families of specs, with the end of their promises.
+var familyWords = map[record.Family]struct {
+	family Family
+	ending string
+}{
+	record.IPv4:      {IPv4, ""},
+	record.IPv6:      {IPv6, ", over IPv6"},
+	record.DualStack: {DualStack, ", in both families of a dual-stack Service"},
+}
+
+// inOtherFamilies are the runs of otherFamilies.
+func inOtherFamilies(runs []disruption) (all []disruption) {
+	for _, other := range otherFamilies {
+		for _, d := range runs {
+			if d.run.Name != other.run {
+				continue
+			}
+			d.run.Set = maps.Clone(d.run.Set)
+			d.run.Name += "-" + string(familyWords[other.family].family)
+			d.run.Set["family"], d.run.Nightly = string(other.family), other.nightly
+			all = append(all, d)
+		}
+	}
+	return all
+}
 
 func (d disruption) specs() (all []Spec) {
 	run := d.run
@@ -66,7 +119,7 @@ func (d disruption) specs() (all []Spec) {
 		run.Rate = 50
 	}
 	words := append([]string{"new"}, d.lanes...)
-	lanes := ""
+	lanes, family := "", record.Family(cmp.Or(run.Set["family"], string(record.IPv4)))
 	for i, word := range words {
 		group := laneWords[word]
 		promise, level := d.promise, d.level
@@ -79,8 +132,8 @@ func (d disruption) specs() (all []Spec) {
 		for _, lane := range group.lanes {
 			lanes += "," + lane
 		}
-		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise, Source: d.source, Level: level, Kind: Disruption, Family: IPv4,
-			Features: append(append([]string{}, d.features...), group.features...), Run: &run, lanes: group.lanes})
+		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise + familyWords[family].ending, Source: d.source, Level: level, Kind: Disruption,
+			Family: familyWords[family].family, Features: append(append([]string{}, d.features...), group.features...), Run: &run, lanes: group.lanes})
 	}
 	if len(d.lanes) > 0 && !d.fixed {
 		run.Set["lanes"] = lanes[1:]

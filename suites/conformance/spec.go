@@ -67,7 +67,7 @@ type Spec struct {
 	// Deviates says that the bundled proxier breaks the promise, as docs/conformance.md explains.
 	Deviates bool
 
-	lanes []string                        // of a disruption: lanes that must lose nothing
+	lanes []string                        // of a disruption: protocols of the lanes that must lose nothing, in each family of the run
 	check string                          // of routing: name of the check in the record
 	cost  func(record.Cost) time.Duration // of cost: the cost that it judges
 }
