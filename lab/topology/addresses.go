@@ -190,9 +190,13 @@ var ipv6Sysctls = []string{"net/ipv6/conf/all/disable_ipv6=0", "net/ipv6/conf/de
 	"net/ipv6/conf/all/accept_ra=0", "net/ipv6/conf/default/accept_ra=0", "net/ipv6/conf/default/router_solicitations=0",
 	"net/ipv6/icmp/ratelimit=0", "net/ipv6/ip_nonlocal_bind=1"}
 
+func hasIPv6(plans []Addresses) bool {
+	return slices.ContainsFunc(plans, func(a Addresses) bool { return a.Family == record.IPv6 })
+}
+
 // prepareIPv6 prepares the calling thread's namespace where the lab has IPv6.
 func prepareIPv6(plans []Addresses) error {
-	if !slices.ContainsFunc(plans, func(a Addresses) bool { return a.Family == record.IPv6 }) {
+	if !hasIPv6(plans) {
 		return nil
 	}
 	return sysctls(ipv6Sysctls...)

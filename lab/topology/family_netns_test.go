@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -48,9 +47,6 @@ func TestFirstPacketsArrive(t *testing.T) {
 		}
 	}()
 	waitForLink(t, first.Namespace, netip.AddrPortFrom(address, 8080).String())
-	if d, err := time.ParseDuration(os.Getenv("EXPERIMENT")); err == nil {
-		time.Sleep(d)
-	}
 	for _, from := range []*Namespace{n.Nodes[1].Namespace, n.Nodes[2].Namespace, first.Namespace, n.Balancer, n.Client, home} {
 		for _, a := range first.PodAddrs(address) {
 			ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond) // less than until a SYN is sent again

@@ -25,6 +25,16 @@ func connect(here, there string, ns *Namespace) error {
 	return netlinkUp(here)
 }
 
+// bridge describes a bridge. With IPv6 it keeps its address when ports come and go: neighbours would send to the old one until their
+// probes fail, after 8 s. It floods multicasts, because nothing in the lab asks for their receivers.
+func bridge(name, in string, plans []Addresses) *netlink.Bridge {
+	b := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
+	if hasIPv6(plans) {
+		b.HardwareAddr, b.MulticastSnooping = macAddress(name, in, 2), new(false)
+	}
+	return b
+}
+
 // macAddress returns a locally administered unicast address (IEEE 802, second bit of the first byte).
 func macAddress(link, peer string, end byte) net.HardwareAddr {
 	h := uint32(2166136261) // FNV-1a
