@@ -148,8 +148,8 @@ func TestInvalidFaults(t *testing.T) {
 	for problem, f := range map[string]Fault{
 		"its id":                 {Kind: FaultDrop, Target: target, For: 1},
 		`kind "slow"`:            {ID: "1", Kind: "slow", Target: target, For: 1},
-		"give an IPv4 address":   {ID: "1", Kind: FaultDrop, For: 1},
-		"give an IPv4 prefix":    {ID: "1", Kind: FaultDrop, Target: target, For: 1, Source: netip.MustParsePrefix("2001:db8::/64")},
+		"the lab's families":     {ID: "1", Kind: FaultDrop, For: 1},
+		"the target's family":    {ID: "1", Kind: FaultDrop, Target: target, For: 1, Source: netip.MustParsePrefix("2001:db8::/64")},
 		"give more than 0":       {ID: "1", Kind: FaultDrop, Target: target},
 		"only TCP":               {ID: "1", Kind: FaultReset, Protocol: "udp", Target: target, For: 1},
 		`no node "node-9"`:       {ID: "1", Kind: FaultDrop, Target: target, For: 1, Node: "node-9"},
