@@ -32,6 +32,7 @@ type Analysis struct {
 	damage   []string      // what is wrong with the record itself, as sentences
 	distrust string        // why the whole record is not trusted, see record.History
 	seal     *record.Seal
+	early    string // why the run ended early; empty for a complete run
 
 	excuses   []*excuse
 	excused   map[AttemptKey]*excuse // of failed attempts of measured lanes
@@ -53,6 +54,9 @@ type Phase struct {
 func New(h *record.History) (*Analysis, error) {
 	a := newAnalysis(h.Run)
 	a.distrust, a.seal = h.Distrust(), h.Seal
+	if h.Seal != nil {
+		a.early = h.Seal.Early
+	}
 	if err := a.readEvents(h); err != nil {
 		return nil, err
 	}

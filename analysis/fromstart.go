@@ -111,7 +111,7 @@ func (a *Analysis) ownDoing(o *Outage) string {
 	if pod := a.strangerIn(o); pod != "" {
 		return "pod " + pod + " answered, which does not serve " + a.serviceOf(o.Lane)
 	}
-	if rule := a.ruleText(o); rule != "" {
+	if rule, _, _ := a.ruleText(o); rule != "" {
 		return rule
 	}
 	if pods, tried := a.answeredBeside(o, func(l *Lane, _ *Sample) bool { return l.Role == record.RolePod }); tried > 0 {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
 )
 
@@ -36,4 +37,23 @@ func Judge(h *record.History, budget *record.Budget) (*Report, error) {
 	}
 	a.Run.Budget = *budget
 	return a.Report(), nil
+}
+
+// EarlyReport says when and why a run ended before its end.
+type EarlyReport struct {
+	At     float64 `json:"at"` // seconds: the last instant of the record
+	Reason string  `json:"reason"`
+}
+
+// Interrupted reports whether a person or a signal ended the run.
+func (e *EarlyReport) Interrupted() bool { return e.Reason == record.Interrupted }
+
+// EndedEarly makes the analysis that of a run that ended early, before the record has a seal that says so.
+func (a *Analysis) EndedEarly(reason string) { a.early, a.distrust = reason, record.EarlyText(reason) }
+
+func (a *Analysis) earlyReport() *EarlyReport {
+	if a.early == "" {
+		return nil
+	}
+	return &EarlyReport{At: units.Seconds(a.End), Reason: a.early}
 }

@@ -167,15 +167,16 @@ func (a *Analysis) keptAfterExit(o *Outage) (keptServer, bool) {
 	return found, ok
 }
 
-// ruleText describes how the node's kernel treated the connections of an outage; empty when its table explains nothing.
-func (a *Analysis) ruleText(o *Outage) string {
+// ruleText describes how the node's kernel treated the connections of an outage; empty when its table explains nothing. since is the begin of the
+// state of the table, where a reading showed it.
+func (a *Analysis) ruleText(o *Outage) (text string, since time.Duration, known bool) {
 	node, mode := a.Nodes[o.node], a.proxyMode(o)
 	if k, ok := a.keptAfterExit(o); ok {
 		long := "for " + units.Range(units.MillisDown(k.lower), units.MillisUp(k.upper))
 		if k.still {
 			long = "until the end of the record"
 		}
-		return fmt.Sprintf("%s kept %s in %s %s after its process exited; %s", node, k.address.Addr(), modeNames[mode], long, o.fateText())
+		return fmt.Sprintf("%s kept %s in %s %s after its process exited; %s", node, k.address.Addr(), modeNames[mode], long, o.fateText()), k.exited, true
 	}
 	ts := a.kernelOf(o)
 	i := ts.inForce(max(o.from, o.struck))
@@ -183,15 +184,15 @@ func (a *Analysis) ruleText(o *Outage) string {
 		i = k // the reading that the failures caused found it so
 	}
 	if i < 0 || ts[i].takes() || !ts.seenAround(i, o) {
-		return ""
+		return "", 0, false
 	}
-	what := "no real server that takes new connections to "
+	what := "no backend accepting new connections to "
 	if ts[i].absent && mode == modeIPVS {
 		what = "no virtual server for "
 	} else if ts[i].absent {
 		what = "no rule to a backend for "
 	}
-	text := fmt.Sprintf("%s had %s%s in %s", node, what, o.Lane.Address, modeNames[mode])
+	text = fmt.Sprintf("%s had %s%s in %s", node, what, o.Lane.Address, modeNames[mode])
 	if lower, upper, ended := ts.until(i); ended {
 		from := ts[i].from
 		if o.Lane.Opens() { // connections over the node before and after had a real server
@@ -202,7 +203,7 @@ func (a *Analysis) ruleText(o *Outage) string {
 		}
 		text += " for " + units.Range(units.MillisDown(max(0, lower-ts[i].at)), units.MillisUp(max(upper-from, lower-ts[i].at)))
 	}
-	return text + "; " + o.fateText()
+	return text + "; " + o.fateText(), ts[i].at, true
 }
 
 // fateText describes the outcome of an outage's attempts, such as 31 new connections were refused.

@@ -131,8 +131,8 @@ func TestNothingIsClaimedOfWhatNobodySaw(t *testing.T) {
 func TestAnEmptyTableIsNamed(t *testing.T) {
 	from, to := 10*time.Second, 12*time.Second
 	for backends, want := range map[string]string{
-		"":                  "node-2 had no real server that takes new connections to 203.0.113.10:80 in IPVS for 1.99–2.01 s",
-		"10.244.3.7:8080=0": "node-2 had no real server that takes new connections to 203.0.113.10:80 in IPVS for 1.99–2.01 s",
+		"":                  "node-2 had no backend accepting new connections to 203.0.113.10:80 in IPVS for 1.99–2.01 s",
+		"10.244.3.7:8080=0": "node-2 had no backend accepting new connections to 203.0.113.10:80 in IPVS for 1.99–2.01 s",
 		"absent":            "node-2 had no virtual server for 203.0.113.10:80 in IPVS for 1.99–2.01 s",
 		"10.244.3.7:8080=1": "",
 	} {

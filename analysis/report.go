@@ -57,6 +57,8 @@ type Report struct {
 	Controls       []LaneReport   `json:"controls"` // lanes that prove the detector or are other evidence; never part of totals
 	// Recovery is the recovery check; nil in a record that has none, as of older versions.
 	Recovery *RecoveryReport `json:"recovery,omitempty"`
+	// Early says when and why the run ended before its end; nil for a complete run.
+	Early *EarlyReport `json:"early,omitempty"`
 	// Excused are the losses that the scenario made unavoidable. Totals count them; the verdict does not.
 	Excused []ExcusedReport `json:"excused,omitempty"`
 }
@@ -73,6 +75,8 @@ type ReportRun struct {
 	// ProgramSha256 is of hitless. It and ControlPlane are empty where the record does not have them.
 	ProgramSha256 string `json:"programSha256,omitempty"`
 	ControlPlane  string `json:"controlPlane,omitempty"` // kube or replay; a live one's version
+	// Nodes is the number of nodes of the cluster; 0 where the record does not name them.
+	Nodes int `json:"nodes,omitempty"`
 }
 
 // DetectionFloor is the smallest outage that the run has proved to see.
@@ -175,6 +179,8 @@ type OutageReport struct {
 	Fresh   FreshReport    `json:"fresh"`
 	Pods    []PodReport    `json:"pods"` // that could have answered, and were asked at their own addresses meanwhile
 	Cause   CauseReport    `json:"cause"`
+	// Edges are the steps from the cause to the first failure, and from the last failure's end; the clauses of the cause refer to them.
+	Edges []EdgeReport `json:"edges,omitempty"`
 	// Chosen are the backends that the kernel gave the failed attempts, where it was asked; the most frequent first.
 	Chosen []ChosenReport `json:"chosen,omitempty"`
 }
@@ -207,7 +213,14 @@ type CauseReport struct {
 	Event   string  `json:"event"` // kind and state, for example "pod terminating"
 	Text    string  `json:"text"`
 	AfterMs float64 `json:"afterMs"` // from the event to the outage's first failed attempt
+	// Kind is the cause without names and times, equal for all outages with the same cause.
+	Kind string `json:"kind"`
+	// Ended is how the outage ended; it is the last part of Text. Empty for an outage that ended by itself.
+	Ended string `json:"ended,omitempty"`
 }
+
+// Why is the text without how the outage ended.
+func (c CauseReport) Why() string { return strings.TrimSuffix(c.Text, "; "+c.Ended) }
 
 // ReportEvent is an event of the run as readers need it.
 type ReportEvent struct {
@@ -261,6 +274,7 @@ func SkippedReport(run record.Run, reason string) *Report {
 func (a *Analysis) Report() *Report {
 	p := a.prove()
 	r := a.facts(p)
+	r.Early = a.earlyReport()
 	r.Verdict, r.Reasons = a.judge(r, p)
 	r.Reasons = append(r.Reasons, r.sealedOtherwise(a.seal)...)
 	return r
@@ -285,7 +299,7 @@ func (a *Analysis) facts(p proof) *Report {
 	r := &Report{SchemaVersion: Version, Subject: a.Run.Subject, Lanes: []LaneReport{}, Controls: []LaneReport{},
 		Events: []ReportEvent{}, Totals: Totals{ByClass: map[string]int{}},
 		Run: ReportRun{Scenario: a.Run.Scenario, Parameters: a.Run.Parameters, Seed: a.Run.Seed, Kernel: a.Run.Kernel,
-			Clock: a.Run.Clock, Duration: units.Seconds(a.End), InputsSha256: a.Run.InputsSha256, ProgramSha256: a.Run.ProgramSha256, ControlPlane: a.Run.ControlPlane}}
+			Clock: a.Run.Clock, Duration: units.Seconds(a.End), InputsSha256: a.Run.InputsSha256, ProgramSha256: a.Run.ProgramSha256, ControlPlane: a.Run.ControlPlane, Nodes: len(a.Run.Nodes)}}
 	if r.Run.Parameters == nil {
 		r.Run.Parameters = map[string]string{}
 	}
@@ -390,7 +404,9 @@ func (a *Analysis) outageReport(o *Outage) OutageReport {
 	for c, n := range o.classes {
 		r.Classes[c.String()] = n
 	}
-	r.Cause.Text, r.Chosen = a.causeText(o), a.chosenReport(o)
+	told := a.explained(o)
+	r.Cause.Text, r.Cause.Ended, r.Cause.Kind = told.text(), told.ended(), a.kindText(o)
+	r.Edges, r.Chosen = told.edges, a.chosenReport(o)
 	if s := o.cause.suspect; s != nil {
 		r.Cause.Event, r.Cause.AfterMs = s.event, units.Millis(o.cause.after)
 	}

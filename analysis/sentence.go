@@ -14,8 +14,8 @@ import (
 func (r *Report) Sentence() string {
 	failed := r.Totals.Dropped + r.Totals.Delayed
 	head := fmt.Sprintf("%s, %s", r.SubjectText(), r.Run.Scenario)
-	if n := r.nodeCount(); n > 0 {
-		head += " over " + units.Plural(n, "node") // which may be fewer than the cluster has
+	if nodes := r.NodesText(); nodes != "" {
+		head += ", " + nodes
 	}
 	if r.Verdict == Skipped {
 		return head + ": skipped"
@@ -23,7 +23,7 @@ func (r *Report) Sentence() string {
 	text := fmt.Sprintf("%s: %s of %s connections failed", head, units.Thousands(failed), units.Thousands(r.Totals.Attempts))
 	if failed == 0 {
 		if r.DetectionFloor.Ms != nil {
-			text += fmt.Sprintf("; an outage of %s or more would have been seen", units.MsText(*r.DetectionFloor.Ms))
+			text += "; " + r.detectable()
 		}
 		return text + r.Recovery.clause() + "."
 	}
@@ -41,22 +41,73 @@ func (r *Report) Sentence() string {
 	return text + r.Recovery.clause() + "."
 }
 
-// Headline is what a reader must know first: the sentence, or why there is nothing to believe.
-func (r *Report) Headline() string {
-	switch r.Verdict {
-	case Invalid:
-		return "Not to be trusted: " + FirstOf(r.Reasons...)
-	case Skipped:
-		return "Skipped: " + FirstOf(r.Reasons...)
-	}
-	return r.Sentence()
+func (r *Report) detectable() string {
+	return fmt.Sprintf("outages of %s or longer are detectable", units.MsText(*r.DetectionFloor.Ms))
 }
 
-// Notes are the other reasons; of an invalid run also what it measured all the same.
+// Headline is what a reader must know first: how many connections of how many, in how many outages; or why there is nothing to believe.
+func (r *Report) Headline() string {
+	switch {
+	case r.Early != nil && r.Early.Interrupted():
+		return fmt.Sprintf("Interrupted at %s: the numbers are partial", units.At(r.Early.At))
+	case r.Early != nil:
+		return fmt.Sprintf("Ended early at %s: %s", units.At(r.Early.At), r.Early.Reason)
+	case r.Verdict == Invalid:
+		return "Not to be trusted: " + FirstOf(r.Reasons...)
+	case r.Verdict == Skipped:
+		return "Skipped: " + FirstOf(r.Reasons...)
+	}
+	return r.Claim()
+}
+
+// Claim tells the loss in one sentence, without its cause.
+func (r *Report) Claim() string {
+	text := fmt.Sprintf("%s of %s connections dropped", units.Thousands(r.Totals.Dropped), units.Thousands(r.Totals.Attempts))
+	if r.Totals.Delayed > 0 {
+		text += fmt.Sprintf(" and %s delayed", units.Thousands(r.Totals.Delayed))
+	}
+	if n := len(r.AllOutages()); n > 0 {
+		text += " in " + units.Plural(n, "outage")
+	}
+	if o := r.Worst(); o != nil {
+		text += "; longest " + units.Range(o.LowerMs, o.UpperMs)
+		if o.Node != "" {
+			text += " (" + o.Node + ")"
+		}
+	} else if r.DetectionFloor.Ms != nil {
+		text += "; " + r.detectable()
+	}
+	return text + r.excusedClause() + r.Recovery.clause() + "."
+}
+
+// Heading is the verdict in a word, with the time of a run that ended early.
+func (r *Report) Heading() string {
+	switch {
+	case r.Early == nil:
+		return strings.ToUpper(string(r.Verdict))
+	case r.Early.Interrupted():
+		return "INTERRUPTED at " + units.At(r.Early.At)
+	}
+	return "INVALID at " + units.At(r.Early.At)
+}
+
+// Title says what was run: the scenario, the subject, the nodes and the control plane.
+func (r *Report) Title() string {
+	text := r.Run.Scenario + ", " + r.SubjectText()
+	if nodes := r.NodesText(); nodes != "" {
+		text += ", " + nodes
+	}
+	if r.Run.ControlPlane != "" {
+		text += ", control plane " + r.Run.ControlPlane
+	}
+	return text
+}
+
+// Notes are the other reasons; of an invalid run also its partial results.
 func (r *Report) Notes() []string {
 	var notes []string
 	if r.Verdict == Invalid {
-		notes = append(notes, "measured all the same: "+r.Sentence())
+		notes = append(notes, "partial results: "+r.Claim())
 	}
 	if len(r.Reasons) > 1 {
 		notes = append(notes, r.Reasons[1:]...)
@@ -71,6 +122,18 @@ func (r *Report) SubjectText() string {
 		return "unknown subject"
 	}
 	return text
+}
+
+// NodesText counts the nodes of the cluster, and those that carried traffic where they are fewer; empty without nodes.
+func (r *Report) NodesText() string {
+	switch used := r.nodeCount(); {
+	case used == 0 && r.Run.Nodes == 0:
+		return ""
+	case r.Run.Nodes <= used:
+		return units.Plural(used, "node")
+	default:
+		return fmt.Sprintf("%s, %d carried traffic", units.Plural(r.Run.Nodes, "node"), used)
+	}
 }
 
 // nodeCount is how many nodes the measured lanes went over.
@@ -167,13 +230,21 @@ func (r *Report) FloorText() string {
 	if r.DetectionFloor.Ms == nil {
 		return "not proved"
 	}
-	return fmt.Sprintf("%s (%d of %d known faults found)", units.MsText(*r.DetectionFloor.Ms), len(r.DetectionFloor.Found), len(r.DetectionFloor.Injected))
+	return units.MsText(*r.DetectionFloor.Ms)
+}
+
+// ProofText tells how many of the injected faults were found.
+func (r *Report) ProofText() string {
+	return fmt.Sprintf("%d of %d injected faults detected", len(r.DetectionFloor.Found), len(r.DetectionFloor.Injected))
 }
 
 func (r *Report) UnexplainedText() string {
 	failed := r.Totals.Dropped + r.Totals.Delayed
 	if failed == 0 {
 		return "nothing to explain"
+	}
+	if r.Unexplained.Count == 0 {
+		return fmt.Sprintf("all %s explained", units.Thousands(failed))
 	}
 	return fmt.Sprintf("%s of %s failed connections (%.1f %%)", units.Thousands(r.Unexplained.Count), units.Thousands(failed), r.Unexplained.Share*100)
 }

@@ -24,7 +24,7 @@ func TestARolloutWithoutLossPasses(t *testing.T) {
 	if r.DetectionFloor.Ms == nil || *r.DetectionFloor.Ms != 20 || !slices.Equal(r.DetectionFloor.Injected, r.DetectionFloor.Found) {
 		t.Errorf("detection floor %+v, want 20 ms with all faults found", r.DetectionFloor)
 	}
-	if want := "bundled v0.1.0 ipvs, rollout over 3 nodes: 0 of 9,000 connections failed; an outage of 20 ms or more would have been seen."; r.Sentence() != want {
+	if want := "bundled v0.1.0 ipvs, rollout, 3 nodes: 0 of 9,000 connections failed; outages of 20 ms or longer are detectable."; r.Sentence() != want {
 		t.Errorf("sentence:\n%s\nwant:\n%s", r.Sentence(), want)
 	}
 }

@@ -145,13 +145,19 @@ func (h *History) readRun() error {
 
 const noSeal = "it has no seal (" + SealFile + "): the run did not end, or the seal was removed"
 
+// Interrupted is the reason of a run that a person or a signal ended.
+const Interrupted = "interrupted"
+
+// EarlyText says that a run ended early, for a reason.
+func EarlyText(reason string) string { return "the run ended early: " + reason }
+
 // Distrust says why the record cannot be trusted although it can be read: it has no seal, or the run ended early. It is empty otherwise.
 func (h *History) Distrust() string {
 	switch {
 	case h.unsealed:
 		return "the record is not sealed: " + noSeal
 	case h.Seal != nil && h.Seal.Early != "":
-		return "the run ended early: " + h.Seal.Early
+		return EarlyText(h.Seal.Early)
 	}
 	return ""
 }

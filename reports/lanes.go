@@ -48,7 +48,7 @@ func lossText(r *analysis.Report) string {
 		text += ": " + why
 	}
 	if r.Verdict == analysis.Invalid {
-		text = r.Headline() + "; measured all the same: " + text
+		text = r.Headline() + "; partial results: " + text
 	}
 	return wrapped(text + ".")
 }
