@@ -442,6 +442,9 @@ func (s *Candidate) state() string {
 // unexplainedKind is the kind of an outage without a cause.
 const unexplainedKind = "no event explains it"
 
+// onlyLocalPod is the kind of an outage of a node without another pod.
+const onlyLocalPod = "the only local pod started terminating"
+
 // kindText is the cause without the names of objects: the outages of a soak are grouped by it.
 func (a *Analysis) kindText(o *Outage) string {
 	s := o.cause.suspect
@@ -450,7 +453,7 @@ func (a *Analysis) kindText(o *Outage) string {
 	}
 	switch {
 	case s.kind == record.KindPod && s.event == "pod terminating" && a.pods.onlyReady(s.pod, s.at):
-		return "the only local pod started terminating"
+		return onlyLocalPod
 	case s.kind == record.KindPod:
 		return "a pod " + FirstOf(podPhrases[strings.TrimPrefix(s.event, "pod ")], s.event)
 	case s.kind == record.KindEndpoint && s.event == "endpoint removed":

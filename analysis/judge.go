@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+
+	"golang.org/x/mod/semver"
 
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
@@ -56,4 +59,39 @@ func (a *Analysis) earlyReport() *EarlyReport {
 		return nil
 	}
 	return &EarlyReport{At: units.Seconds(a.End), Reason: a.early}
+}
+
+// KnownBug is a historical bug whose loss has a kind of cause, with the version that fixes it. The museum has the whole entry.
+type KnownBug struct {
+	ID, Subject, Fixed string
+	Change             string // that fixes it
+	Kind               string // of the cause of its outages, which last until the load balancer removes the node
+	Parameter          string // with which a subject behaves like a version with the bug, KEY=VALUE
+}
+
+// KnownBugs are the bugs that the cause of an outage alone can name.
+func KnownBugs() []KnownBug {
+	return []KnownBug{{ID: "k8s-85643", Subject: "kube-proxy", Fixed: "v1.26.0", Change: "KEP-1669", Kind: onlyLocalPod, Parameter: "terminatingFallback=off"}}
+}
+
+// nextSteps are what a reader of a run with failures can change.
+func (a *Analysis) nextSteps(r *Report) (steps []string) {
+	if r.Totals.Dropped+r.Totals.Delayed == 0 {
+		return nil
+	}
+	changed := strings.Fields(TitleOf("", a.Run.Command))
+	if len(changed) > 0 {
+		steps = append(steps, "Changed from default: "+strings.Join(changed, ", "))
+	}
+	for _, b := range KnownBugs() {
+		old := r.Subject.Name == b.Subject && semver.IsValid(r.Subject.Version) && semver.Compare(r.Subject.Version, b.Fixed) < 0
+		key, value, _ := strings.Cut(b.Parameter, "=")
+		if !old && r.Run.Parameters[key] != value {
+			continue
+		}
+		if slices.ContainsFunc(r.AllOutages(), func(o LaneOutage) bool { return o.Cause.Kind == b.Kind && o.Cause.Ended != "" }) {
+			steps = append(steps, fmt.Sprintf("Fixed in %s %s (%s; %s in docs/museum.md)", b.Subject, strings.TrimSuffix(b.Fixed, ".0"), b.Change, b.ID))
+		}
+	}
+	return steps
 }

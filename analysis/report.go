@@ -59,6 +59,8 @@ type Report struct {
 	Recovery *RecoveryReport `json:"recovery,omitempty"`
 	// Early says when and why the run ended before its end; nil for a complete run.
 	Early *EarlyReport `json:"early,omitempty"`
+	// NextSteps are what a reader can change: settings that are not the default, and the version that fixes a known bug.
+	NextSteps []string `json:"nextSteps,omitempty"`
 	// Excused are the losses that the scenario made unavoidable. Totals count them; the verdict does not.
 	Excused []ExcusedReport `json:"excused,omitempty"`
 }
@@ -277,6 +279,7 @@ func (a *Analysis) Report() *Report {
 	r.Early = a.earlyReport()
 	r.Verdict, r.Reasons = a.judge(r, p)
 	r.Reasons = append(r.Reasons, r.sealedOtherwise(a.seal)...)
+	r.NextSteps = a.nextSteps(r)
 	return r
 }
 

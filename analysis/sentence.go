@@ -260,3 +260,41 @@ func TitleOf(scenario, command string) string {
 	}
 	return strings.Join(words, " ")
 }
+
+// CauseGroup are the outages of the measured lanes with the same kind of cause.
+type CauseGroup struct {
+	Kind            string
+	Outages         int
+	Failed          int
+	MedianMs        float64 // of the upper bounds
+	LeastMs, MostMs float64
+}
+
+// Text tells the group in one line.
+func (g CauseGroup) Text() string {
+	if g.Outages == 1 {
+		return fmt.Sprintf("1 × %s: %s", g.Kind, units.MsText(g.MostMs))
+	}
+	return fmt.Sprintf("%s × %s: median %s, shortest %s, worst %s", units.Thousands(g.Outages), g.Kind, units.MsText(g.MedianMs), units.MsText(g.LeastMs), units.MsText(g.MostMs))
+}
+
+// Causes groups the outages of the measured lanes, those with the most failures first.
+func (r *Report) Causes() (groups []CauseGroup) {
+	lengths := map[string][]float64{}
+	for _, o := range r.AllOutages() {
+		i := slices.IndexFunc(groups, func(g CauseGroup) bool { return g.Kind == o.Cause.Kind })
+		if i < 0 {
+			i, groups = len(groups), append(groups, CauseGroup{Kind: o.Cause.Kind})
+		}
+		groups[i].Outages++
+		groups[i].Failed += o.Failed()
+		lengths[o.Cause.Kind] = append(lengths[o.Cause.Kind], o.UpperMs)
+	}
+	for i := range groups {
+		g, all := &groups[i], lengths[groups[i].Kind]
+		slices.Sort(all)
+		g.MedianMs, g.LeastMs, g.MostMs = Quantile(all, 0.5), all[0], all[len(all)-1]
+	}
+	slices.SortStableFunc(groups, func(x, y CauseGroup) int { return y.Failed - x.Failed })
+	return groups
+}

@@ -3,10 +3,13 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record/recordtest"
 )
@@ -15,9 +18,35 @@ import (
 // fault; the page's policy has the browser say there what it is asked for from outside.
 func TestThePageInABrowser(t *testing.T) {
 	for _, name := range []string{"fail", "mixed"} {
-		for _, width := range []int{1280, 500} {
-			t.Run(fmt.Sprintf("%s, %d wide", name, width), func(t *testing.T) { testfiles.UseInBrowser(t, writtenPage(t, name), "browser.js", width) })
+		for _, width := range []int{1280, 500, 375} {
+			t.Run(fmt.Sprintf("%s, %d wide", name, width), func(t *testing.T) {
+				file := writtenPage(t, name)
+				testfiles.UseWith(t, file, "browser.js", width, expectedOf(t, name, file))
+			})
 		}
+	}
+}
+
+// expectedOf is what the page must show of the report.json beside it.
+func expectedOf(t *testing.T, name, file string) map[string]any {
+	t.Helper()
+	r, err := analysis.Read(filepath.Join(filepath.Dir(file), ReportFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, origin := built(t, recordtest.PageLabs()[name])
+	outages, edges := r.AllOutages(), []int{}
+	slices.SortStableFunc(outages, func(a, b analysis.LaneOutage) int { return cmp.Compare(a.From, b.From) })
+	for _, o := range outages {
+		edges = append(edges, len(o.Edges))
+	}
+	return map[string]any{"outages": len(outages), "groups": len(r.Causes()), "headline": r.Headline(), "edges": edges, "command": origin.Command, "history": origin.HistorySha256}
+}
+
+// Two outages take at most four printed pages.
+func TestTheBrowserPrintsFewPages(t *testing.T) {
+	if n := testfiles.PrintedPages(t, writtenPage(t, "fail")); n < 1 || n > 4 {
+		t.Errorf("two outages take %d printed pages", n)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports/chart"
 )
 
 // A summary stays below 60 lines, so that it can stand in a job's summary beside others.
@@ -35,7 +36,7 @@ func WriteMarkdown(w io.Writer, r *analysis.Report, o record.Origin) error {
 		b.WriteByte('\n')
 	}
 	markdownLanes(r, &b)
-	if spark := sparkline(r, sparkWidth); spark != "" {
+	if spark := chart.Sparkline(r, sparkWidth); spark != "" {
 		fmt.Fprintf(&b, "Dropped over %s: `%s`\n\n", units.MsText(r.Run.Duration*1e3), spark)
 	}
 	markdownOutages(r, &b)
@@ -91,33 +92,4 @@ func markdownOutages(r *analysis.Report, b *bytes.Buffer) {
 // Cell keeps a text from breaking the table that it stands in.
 func Cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;").Replace(units.Clipped(text))
-}
-
-// sparkline draws the dropped connections over the run in at most width blocks; empty when there were none.
-func sparkline(r *analysis.Report, width int) string {
-	seconds, _ := r.LostSeconds()
-	if len(seconds) == 0 {
-		return ""
-	}
-	length := 0
-	for _, l := range r.Lanes {
-		length = max(length, len(l.DroppedPerSecond))
-	}
-	width = min(width, length)
-	sums, most := make([]int, width), 0
-	for _, s := range seconds {
-		i := s.Second * width / length
-		sums[i] += s.Dropped
-		most = max(most, sums[i])
-	}
-	blocks := []rune("·▁▂▃▄▅▆▇█")
-	var b strings.Builder
-	for _, n := range sums {
-		level := 0
-		if n > 0 {
-			level = 1 + (n*(len(blocks)-2))/most
-		}
-		b.WriteRune(blocks[level])
-	}
-	return b.String()
 }

@@ -27,7 +27,18 @@ var faultsOfPage = regexp.MustCompile(`data-faults="([^"]*)"`)
 // the page's attribute data-faults, and each message on the console, fails the test.
 func UseInBrowser(t *testing.T, file, script string, width int) {
 	t.Helper()
-	page, said := InBrowser(t, file, handScript+string(Read(t, "testdata", script)[0]), width)
+	UseWith(t, file, script, width, nil)
+}
+
+// UseWith is UseInBrowser with data for the script, as JSON in the element #expected.
+func UseWith(t *testing.T, file, script string, width int, expected any) {
+	t.Helper()
+	data, err := json.Marshal(expected)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := fmt.Sprintf("{const e = document.createElement('template'); e.id = 'expected'; e.textContent = %q; document.head.append(e);}\n", data)
+	page, said := InBrowser(t, file, given+handScript+string(Read(t, "testdata", script)[0]), width)
 	if said != "" {
 		t.Errorf("the console says:\n%s", said)
 	}
@@ -56,22 +67,44 @@ func InBrowser(t *testing.T, page, script string, width int) (document, console 
 	text = strings.Replace(text, "<style>", `<script>window.faults = []; onerror = function (m) { faults.push(m); };</script><style>`, 1)
 	text = strings.Replace(text, "</body>", "<script>"+script+"</script></body>", 1)
 	file := Write(t, dir, "page.html", []byte(text))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	args := []string{"--headless", "--disable-gpu", "--enable-logging=stderr", fmt.Sprintf("--window-size=%d,900", width), "--virtual-time-budget=2000", "--user-data-dir=" + filepath.Join(dir, "profile"), "--dump-dom"}
-	if os.Getuid() == 0 {
-		args = append(args, "--no-sandbox")
-	}
-	cmd := exec.CommandContext(ctx, browser, append(args, "file://"+file)...)
-	var out, log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &log
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, log.String())
-	}
-	for line := range strings.Lines(log.String()) {
+	out, log := chromium(t, browser, dir, fmt.Sprintf("--window-size=%d,900", width), "--virtual-time-budget=2000", "--dump-dom", "file://"+file)
+	for line := range strings.Lines(log) {
 		if strings.Contains(line, "CONSOLE") {
 			console += line
 		}
 	}
-	return out.String(), console
+	return out, console
+}
+
+// PrintedPages is the number of pages that a print of a page takes.
+func PrintedPages(t *testing.T, page string) int {
+	t.Helper()
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("%v: install the package chromium", err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "page.pdf")
+	chromium(t, browser, dir, "--no-pdf-header-footer", "--print-to-pdf="+file, "file://"+page)
+	return len(pageOfPDF.FindAll(Read(t, dir, "page.pdf")[0], -1))
+}
+
+var pageOfPDF = regexp.MustCompile(`/Type\s*/Page\b`)
+
+// chromium runs a headless browser with a profile in dir.
+func chromium(t *testing.T, browser, dir string, args ...string) (out, log string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	own := []string{"--headless", "--disable-gpu", "--enable-logging=stderr", "--user-data-dir=" + filepath.Join(dir, "profile")}
+	if os.Getuid() == 0 {
+		own = append(own, "--no-sandbox")
+	}
+	cmd := exec.CommandContext(ctx, browser, append(own, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, stderr.String())
+	}
+	return stdout.String(), stderr.String()
 }

@@ -22,7 +22,7 @@ type eventRow struct {
 var namedRows = []eventRow{
 	{"steps", []record.Kind{record.KindStep}, "step"},
 	{"rollouts", []record.Kind{record.KindRollout}, "rollout"},
-	{"faults", []record.Kind{record.KindFault, record.KindGuard}, "fault"},
+	{"faults", []record.Kind{record.KindFault, record.KindGuard}, "fault"}, // those of the proof have the row "self-test"
 	{"missing records", []record.Kind{record.KindMissingRecord}, "fault"},
 	{"API server", []record.Kind{record.KindAPI}, "fault"},
 	{"nodes", []record.Kind{record.KindNode}, "fault"},
@@ -59,15 +59,26 @@ func eventRows(named []eventRow) []eventRow {
 // that would hide each other become one mark with their number.
 func (t *Timeline) addEvents(a *analysis.Analysis) {
 	for _, row := range eventRows(namedRows) {
-		var own []record.Event
+		if t.addStates(row) {
+			continue
+		}
+		var own, proof []record.Event
 		for _, e := range a.Events {
-			if slices.Contains(row.kinds, e.Kind()) && e.At >= t.Axis.From {
+			switch body, _ := e.Body.(record.Fault); {
+			case !slices.Contains(row.kinds, e.Kind()) || e.At < t.Axis.From:
+			case body.Control:
+				proof = append(proof, e)
+			default:
 				own = append(own, e)
 			}
 		}
-		if len(own) == 0 {
-			continue
-		}
+		t.addEventRow(a, row, own)
+		t.addEventRow(a, eventRow{"self-test", nil, "proof"}, proof)
+	}
+}
+
+func (t *Timeline) addEventRow(a *analysis.Analysis, row eventRow, own []record.Event) {
+	if len(own) > 0 {
 		bars, marks := Spans(own, a.End)
 		r := Row{Name: row.name, Kind: "events"}
 		for _, b := range bars {
@@ -166,4 +177,32 @@ func EventText(e record.Event) string {
 		text += " (" + e.Node + ")"
 	}
 	return units.At(units.Seconds(e.At)) + " " + text
+}
+
+// mostStateRows is how many objects have a row of states each; the events of more are marks.
+const mostStateRows = 8
+
+// addStates draws a kind of events as states over time, a row for each object. It reports whether it did, or another row has them.
+func (t *Timeline) addStates(of eventRow) bool {
+	kind, title := "", ""
+	switch of.kinds[0] {
+	case record.KindPod:
+		return t.podsInRows()
+	case record.KindHealthCheck:
+		kind, title = analysis.StateHealth, "health of "
+	case record.KindMembership:
+		kind, title = analysis.StateBalancer, "balancer, "
+	}
+	rows := slices.DeleteFunc(slices.Clone(t.states), func(r analysis.StateRow) bool { return r.Kind != kind })
+	if len(rows) == 0 || len(rows) > mostStateRows {
+		return false
+	}
+	for _, r := range rows {
+		shapes := t.stateShapes(r, EventHeight-4)
+		for i := range shapes {
+			shapes[i].Y = 2
+		}
+		t.Add(Row{Name: title + r.Name, Kind: "events", Node: r.Node, Shapes: shapes}, EventHeight)
+	}
+	return true
 }

@@ -22,6 +22,7 @@ type Timeline struct {
 	Bands  []Shape // the phases
 	Rows   []Row
 	More   string // says which rows were left out
+	states []analysis.StateRow
 }
 
 // Row is one row of the drawing, with its numbers by bucket for the linked cursor.
@@ -74,11 +75,10 @@ func AreasOf(shapes []Shape, top float64) []Area {
 }
 
 const (
-	HeadHeight   = 34
-	EventHeight  = 18
-	RowHeight    = 28
-	rowGap       = 4
-	mostBackends = 40
+	HeadHeight  = 34
+	EventHeight = 18
+	RowHeight   = 28
+	rowGap      = 4
 )
 
 func NewTimeline(a *analysis.Analysis) *Timeline {
@@ -92,7 +92,7 @@ func NewTimeline(a *analysis.Analysis) *Timeline {
 		from = min(from, a.Phases[0].From)
 	}
 	t := &Timeline{Axis: NewAxis(from, to, 100*time.Millisecond, MaxBuckets), Height: HeadHeight}
-	t.Ticks = t.Axis.Ticks()
+	t.Ticks, t.states = t.Axis.Ticks(), a.States()
 	t.addEvents(a)
 	for _, l := range a.Measured() {
 		t.addPaths(a, l)
@@ -264,96 +264,6 @@ func (t *Timeline) memberShapes(ts record.Memberships, node string, end time.Dur
 	return shapes
 }
 
-// answers counts the answers of one backend.
-type answers struct {
-	id                int
-	total             int
-	plain, terminated []int // by bucket
-}
-
-// addBackends adds a row for each pod that answered, in the order of their first answers.
-func (t *Timeline) addBackends(a *analysis.Analysis) {
-	byBackend := make([]*answers, len(a.Backends))
-	for _, l := range a.Measured() {
-		for i := range l.Records {
-			r := &l.Records[i]
-			if r.Backend == 0 {
-				continue
-			}
-			b := byBackend[r.Backend]
-			if b == nil {
-				b = &answers{id: int(r.Backend), plain: make([]int, t.Axis.Buckets), terminated: make([]int, t.Axis.Buckets)}
-				byBackend[r.Backend] = b
-			}
-			k := t.Axis.Bucket(r.Intended)
-			b.total += int(r.N)
-			if r.Terminating {
-				b.terminated[k] += int(r.N)
-			} else {
-				b.plain[k] += int(r.N)
-			}
-		}
-	}
-	byBackend = slices.DeleteFunc(byBackend, func(b *answers) bool { return b == nil })
-	if more := len(byBackend) - mostBackends; more > 0 {
-		slices.SortStableFunc(byBackend, func(x, y *answers) int { return cmp.Compare(y.total, x.total) })
-		byBackend = byBackend[:mostBackends]
-		slices.SortFunc(byBackend, func(x, y *answers) int { return cmp.Compare(x.id, y.id) })
-		t.More = fmt.Sprintf("%s with fewer answers not drawn.", units.Plural(more, "backend"))
-	}
-	slices.SortStableFunc(byBackend, func(x, y *answers) int { return cmp.Compare(x.first(), y.first()) })
-	most := 1
-	for _, b := range byBackend {
-		plain, terminated := t.coarse(b.plain), t.coarse(b.terminated)
-		for i := range plain {
-			most = max(most, plain[i], terminated[i])
-		}
-	}
-	for _, b := range byBackend {
-		t.addBackend(a, b, most)
-	}
-}
-
-func (b *answers) first() int {
-	for i := range b.plain {
-		if b.plain[i]+b.terminated[i] > 0 {
-			return i
-		}
-	}
-	return len(b.plain)
-}
-
-func (t *Timeline) addBackend(a *analysis.Analysis, b *answers, most int) {
-	pod := a.Backends[b.id]
-	row := Row{Name: pod.Name, Detail: strings.Trim(pod.Node+" · "+pod.Generation, " ·"), Kind: "backend", Node: pod.Node,
-		Numbers: map[string][]int{"answers": b.plain, "while terminating": b.terminated}}
-	if from, until, ok := terminated(a, pod.Name); ok {
-		x := t.Axis.X(from)
-		row.Shapes = append(row.Shapes, Shape{X: x, Width: max(1, units.Tenth(t.Axis.X(until)-x)), Height: RowHeight, Class: "terminating",
-			Text: pod.Name + " was terminating"})
-	}
-	row.Areas = []Area{t.outline("answers", t.coarse(b.plain), most), t.outline("last-answers", t.coarse(b.terminated), most)}
-	t.Add(row, RowHeight)
-}
-
-// terminated returns when a pod began to terminate and when it was removed, from the events.
-func terminated(a *analysis.Analysis, pod string) (from, until time.Duration, ok bool) {
-	until = a.End
-	for _, e := range a.Events {
-		body, is := e.Body.(record.Pod)
-		if !is || analysis.PodOf(e) != pod {
-			continue
-		}
-		switch state := body.State; {
-		case state == "terminating" && !ok:
-			from, ok = e.At, true
-		case ok && (state == "exited" || state == "removed"):
-			return from, e.At, true
-		}
-	}
-	return from, until, ok
-}
-
 // coarseAxis is the axis of the answers. Its buckets are at least a second wide.
 func (t *Timeline) coarseAxis() Axis {
 	x := t.Axis
@@ -382,7 +292,7 @@ func (t *Timeline) outline(class string, numbers []int, most int) Area {
 		}
 		fmt.Fprintf(&b, "M%v %v", x.X(x.Start(i)), bottom)
 		for ; i < len(numbers) && numbers[i] > 0; i++ {
-			height := units.Tenth(max(1.5, float64(numbers[i])/float64(most)*(RowHeight-3)))
+			height := units.Tenth(max(1.5, float64(numbers[i])/float64(most)*(RowHeight-podStrip-3)))
 			fmt.Fprintf(&b, "V%vH%v", units.Tenth(bottom-height), x.X(x.Start(i+1)))
 		}
 		fmt.Fprintf(&b, "V%vZ", bottom)

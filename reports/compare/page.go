@@ -36,6 +36,7 @@ type pageContent struct {
 	Data     page.Data
 	Style    template.CSS
 	Script   template.JS
+	Defs     template.HTML
 	Width    int
 	Left     int
 }
@@ -49,7 +50,7 @@ type row struct {
 // page returns the data of the page of a comparison. subjects has the courses of its runs, in the same order.
 func (c *Comparison) newContent(subjects [][]runCourse) *pageContent {
 	p := &pageContent{Comparison: c, Title: analysis.TitleOf(c.Scenario, c.Command), Headline: string(c.Verdict), Kinds: c.Changes(), Recovery: checked([]*Comparison{c}),
-		Style: template.CSS(page.Style), Script: template.JS(page.Script), Width: chart.Width, Left: chart.PlotLeft - 8}
+		Style: template.CSS(page.Style), Script: template.JS(page.Script), Defs: page.Defs, Width: chart.Width, Left: chart.PlotLeft - 8}
 	for i, reason := range c.Reasons {
 		if i == 0 {
 			p.Headline = reason

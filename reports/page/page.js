@@ -51,7 +51,8 @@
     if (near.length > 8) paragraph('… ' + (near.length - 8) + ' more events');
   }
 
-  function show(x, y) {
+  // A readout that a key or a button asked for stands below the drawing, so that it hides nothing of it.
+  function show(x, y, below) {
     drawings.forEach(function (drawing, i) {
       const box = drawing.querySelector('svg').getBoundingClientRect();
       const outer = drawing.getBoundingClientRect();
@@ -61,6 +62,8 @@
     });
     fill();
     readout.hidden = false;
+    readout.classList.toggle('docked', below !== undefined);
+    if (below) return below.after(readout);
     const size = readout.getBoundingClientRect();
     readout.style.left = Math.max(4, x + 16 + size.width > innerWidth ? x - 16 - size.width : x + 16) + 'px';
     readout.style.top = Math.max(4, Math.min(y + 12, innerHeight - size.height - 8)) + 'px';
@@ -81,7 +84,8 @@
     const size = { x: data.left, y: 0, width: data.width, height: svg.viewBox.baseVal.height };
     for (const name of Object.keys(size)) room.setAttribute(name, size[name]);
     clip.appendChild(room);
-    const number = function (e, name) { return parseFloat(e.getAttribute(name)); };
+    const number = function (e, name) { return parseFloat(e.getAttribute ? e.getAttribute(name) : e[name]); };
+    svg.querySelectorAll('g.number').forEach(function (e) { moving.push({ e: e, kind: 'number', x: number(e.dataset, 'x') }); });
     svg.querySelectorAll('rect,path,text.phase,text.inside,text.tick,line.grid').forEach(function (e) {
       if (e.closest('defs') || (e.tagName === 'line' && e.getAttribute('x1') !== e.getAttribute('x2'))) return;
       if (e.tagName === 'path') {
@@ -107,6 +111,7 @@
     if (factor === 1) {
       m.e.style.display = '';
       m.e.removeAttribute('transform');
+      if (m.kind === 'number') return;
       if (m.x !== undefined) m.e.setAttribute('x', m.x);
       if (m.width !== undefined) m.e.setAttribute('width', m.width);
       return;
@@ -127,6 +132,12 @@
         m.e.setAttribute('x', x);
         m.e.setAttribute('width', Math.max(end - x, 0));
         m.e.style.display = end <= x ? 'none' : '';
+        break;
+      }
+      case 'number': {
+        const x = to(m.x);
+        m.e.setAttribute('transform', 'translate(' + (x - m.x) + ' 0)');
+        m.e.style.display = x < left || x > right ? 'none' : '';
         break;
       }
       case 'label': {
@@ -186,6 +197,7 @@
     ticks();
     document.getElementById('whole').disabled = view === whole;
     hide();
+    remember();
   }
 
   // Zooms about the cursor when it is in view, else about the middle.
@@ -196,7 +208,7 @@
 
   function byKeys(drawing) {
     const svg = drawing.querySelector('svg'), box = svg.getBoundingClientRect();
-    show(box.left + unit(at) / data.total * box.width, Math.max(box.top, 0) + 40);
+    show(box.left + unit(at) / data.total * box.width, 0, drawing);
   }
 
   drawings.forEach(function (drawing) {
@@ -294,6 +306,7 @@
       if (!o.hidden) shown++;
     });
     const note = document.getElementById('filtered');
+    remember();
     if (!note) return;
     note.hidden = shown === outages.length;
     note.textContent = shown + ' of ' + outages.length + ' shown by the filter above the time line.';
@@ -315,7 +328,66 @@
     });
   }
 
+  const markdown = document.getElementById('markdown');
+  if (markdown) {
+    const text = document.getElementById('snippet').content.textContent;
+    markdown.hidden = false;
+    markdown.addEventListener('click', function () {
+      const select = function () {
+        const area = document.createElement('textarea');
+        area.value = text;
+        markdown.after(area);
+        area.select();
+        markdown.textContent = document.execCommand('copy') ? 'Copied' : 'Press Ctrl+C';
+        if (markdown.textContent === 'Copied') area.remove();
+      };
+      if (navigator.clipboard) navigator.clipboard.writeText(text).then(function () { markdown.textContent = 'Copied'; }, select);
+      else select();
+    });
+  }
+
+  // The address has the outage, the zoom and the filters, so that a link shows what its sender saw: #outage-2&from=20&to=40&node=node-1
+  let linked = '', restoring = true;
+  function remember() {
+    if (restoring) return;
+    const words = linked ? [linked] : [];
+    if (view !== whole) words.push('from=' + view.from.toFixed(3), 'to=' + view.to.toFixed(3));
+    for (const id of ['group', 'class']) if (chosen(id)) words.push(id + '=' + encodeURIComponent(chosen(id)));
+    history.replaceState(null, '', '#' + words.join('&'));
+  }
+  function restore() {
+    restoring = true;
+    const words = location.hash.slice(1).split('&'), named = {};
+    for (const w of words) named[w.split('=')[0]] = decodeURIComponent(w.split('=').slice(1).join('='));
+    for (const id of ['group', 'class']) {
+      const list = document.getElementById(id);
+      if (list) list.value = Array.from(list.options).some(function (o) { return o.value === named[id]; }) ? named[id] : '';
+    }
+    filter();
+    const from = parseFloat(named.from), to = parseFloat(named.to);
+    if (from < to) look(from, to);
+    else look(whole.from, whole.to);
+    linked = words.find(function (w) { return /^outage-\d+$/.test(w); }) || '';
+    const outage = linked && document.getElementById(linked);
+    if (outage) {
+      outage.closest('.group').open = true;
+      outage.open = true;
+      outage.scrollIntoView();
+    }
+    restoring = false;
+  }
+  document.querySelectorAll('.outage').forEach(function (o) {
+    o.querySelector('summary').addEventListener('click', function () {
+      linked = o.open ? '' : o.id;
+      remember();
+    });
+  });
+  addEventListener('hashchange', restore);
+  restore();
+
+  // Of many outages a print has the first ones; long tables stay closed.
   addEventListener('beforeprint', function () {
-    document.querySelectorAll('details').forEach(function (d) { d.open = true; });
+    document.querySelectorAll('details.group').forEach(function (d) { d.open = true; });
+    Array.from(document.querySelectorAll('details.outage')).slice(0, 2).forEach(function (d) { d.open = true; });
   });
 })();

@@ -44,11 +44,32 @@
   outages[0].querySelector('.locate').click();
   check(!isWhole() && document.activeElement === $('#timeline'), 'an outage is not shown in the time line');
   check($('#readout').textContent.includes('dropped'), 'the cursor does not stand on the outage: ' + $('#readout').textContent);
+  const over = $('#readout').getBoundingClientRect(), under = $('#timeline').getBoundingClientRect();
+  check(over.top >= under.bottom || over.bottom <= under.top, 'the readout covers the drawing that was asked for');
+  check(/from=\d/.test(location.hash) && /^#outage-\d+/.test(location.hash), 'the address does not have the outage and the zoom: ' + location.hash);
   const choose = function (id, value) {
     $(id).value = value;
     $(id).dispatchEvent(new Event('change'));
     return outages.filter(function (o) { return !o.hidden; });
   };
+  const linkedView = location.hash;
+  $('#whole').click();
+  for (const o of outages) o.open = false;
+  location.hash = '';
+  location.hash = linkedView.slice(1) + '&group=' + outages[0].dataset.group;
+  dispatchEvent(new HashChangeEvent('hashchange'));
+  check(!isWhole() && $(linkedView.slice(0, linkedView.indexOf('&'))).open && $('#group').value === outages[0].dataset.group, 'a link does not show what it names: ' + location.hash);
+  const report = JSON.parse($('#expected').textContent);
+  check(all('.outage').length === Math.min(report.outages, 60) && all('.group').length === report.groups, 'the outages are not those of report.json');
+  check($('h1').textContent === report.headline, 'the headline is not that of report.json: ' + $('h1').textContent);
+  for (const o of outages) {
+    const want = report.edges[parseInt(o.id.slice(7), 10) - 1];
+    check(o.querySelectorAll('path.edge').length === want && o.querySelectorAll('svg .number').length === want, 'outage ' + o.id + ' draws another number of edges than report.json has');
+  }
+  const told = $('#snippet').content.textContent;
+  for (const word of [report.headline, report.command, report.history]) check(told.includes(word), 'Copy as Markdown lacks ' + word);
+  check(!$('#markdown').hidden && all('.scroll,figure').every(function (e) { return e.tabIndex === 0; }), 'a part cannot be reached by keyboard');
+  check(all('button,select,a,summary').every(function (e) { return (e.getAttribute('aria-label') || e.textContent || e.closest('label').textContent).trim(); }), 'a control has no name');
   const node = outages[0].dataset.group;
   check(choose('#group', node).every(function (o) { return o.dataset.group === node; }), 'the filter leaves other nodes');
   check(all('.row.dim').length > 0 && all('.row.dim').every(function (r) { return r.dataset.group !== node; }), 'the filter dims the wrong rows');
