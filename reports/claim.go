@@ -3,12 +3,14 @@ package reports
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/record"
 )
@@ -162,10 +164,10 @@ func (c *Claim) Begin() (removed bool, err error) {
 	return removed, nil
 }
 
-// HasRun reports whether the folder holds an earlier run with a report.
+// HasRun reports whether the folder holds an earlier run that did not end early.
 func (c *Claim) HasRun() bool {
-	_, err := os.Lstat(filepath.Join(c.dir, ReportFile))
-	return err == nil
+	r, err := analysis.Read(filepath.Join(c.dir, ReportFile))
+	return !errors.Is(err, fs.ErrNotExist) && (err != nil || r.Early == nil)
 }
 
 // Finish moves the files of the run to their final place, and removes those of the earlier run. Killed at any instant, one of the two is
@@ -177,7 +179,7 @@ func (c *Claim) Finish() error {
 	return c.install()
 }
 
-// Settle is Finish for a run without a report: it never replaces an earlier run. It returns the folder that the files are in.
+// Settle is Finish for a run that ended early, or without a report: it never replaces an earlier run that did not. It returns the folder that the files are in.
 func (c *Claim) Settle() (string, error) {
 	if c.HasRun() {
 		return c.Work(), nil

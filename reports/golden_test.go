@@ -26,12 +26,13 @@ func TestForms(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(labs)) {
 		h, r, origin := built(t, labs[name])
 		for ending, write := range map[string]func(io.Writer) error{
-			"terminal.txt": func(w io.Writer) error { return WriteTerminal(w, r, origin) },
-			"summary.md":   func(w io.Writer) error { return WriteMarkdown(w, r, origin) },
-			"junit.xml":    func(w io.Writer) error { return WriteJUnit(w, r, origin) },
-			"report.json":  func(w io.Writer) error { return analysis.WriteJSON(w, r) },
-			"lanes.txt":    func(w io.Writer) error { return WriteLanes(w, r, h) },
-			"svg":          func(w io.Writer) error { return WriteSVG(w, PictureOf(r), ThemeAuto) },
+			"terminal.txt":         func(w io.Writer) error { return Terminal{Width: 60}.Write(w, r, origin) },
+			"terminal.verbose.txt": func(w io.Writer) error { return Terminal{Verbose: true}.Write(w, r, origin) },
+			"summary.md":           func(w io.Writer) error { return WriteMarkdown(w, r, origin) },
+			"junit.xml":            func(w io.Writer) error { return WriteJUnit(w, r, origin) },
+			"report.json":          func(w io.Writer) error { return analysis.WriteJSON(w, r) },
+			"lanes.txt":            func(w io.Writer) error { return WriteLanes(w, r, h) },
+			"svg":                  func(w io.Writer) error { return WriteSVG(w, PictureOf(r), ThemeAuto) },
 			"page.txt": func(w io.Writer) error {
 				var b bytes.Buffer
 				err := page.Write(&b, r, h)
@@ -174,7 +175,7 @@ func TestBadRunsHaveShortSummaries(t *testing.T) {
 	if lines := bytes.Count(markdown.Bytes(), []byte("\n")); lines >= 60 {
 		t.Errorf("the summary has %d lines", lines)
 	}
-	if err := WriteTerminal(&terminal, r, record.Origin{}); err != nil {
+	if err := (Terminal{Verbose: true}).Write(&terminal, r, record.Origin{}); err != nil {
 		t.Fatal(err)
 	}
 	if lines := bytes.Count(terminal.Bytes(), []byte("\n")); lines > 100 || !strings.Contains(terminal.String(), " seconds more with ") {

@@ -15,6 +15,7 @@ import (
 // A summary stays below 60 lines, so that it can stand in a job's summary beside others.
 const (
 	summaryReasons = 5
+	summaryCauses  = 4
 	summaryOutages = 12
 	summaryLanes   = 8
 	sparkWidth     = 60
@@ -23,7 +24,13 @@ const (
 // WriteMarkdown writes summary.md: fewer than 60 lines, whatever the run.
 func WriteMarkdown(w io.Writer, r *analysis.Report, o record.Origin) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "## hitless %s: %s\n\n%s\n\n", Cell(r.Run.Scenario), r.Verdict, Cell(r.Headline()))
+	fmt.Fprintf(&b, "## %s: %s\n\n%s\n\n", r.Heading(), Cell(r.Title()), Cell(r.Headline()))
+	for _, g := range r.Causes()[:min(len(r.Causes()), summaryCauses)] {
+		fmt.Fprintf(&b, "- %s\n", Cell(g.Text()))
+	}
+	for _, step := range r.NextSteps {
+		fmt.Fprintf(&b, "- %s\n", Cell(step))
+	}
 	reasons := r.Notes()
 	for i, reason := range reasons {
 		if i == summaryReasons {
@@ -32,7 +39,7 @@ func WriteMarkdown(w io.Writer, r *analysis.Report, o record.Origin) error {
 		}
 		fmt.Fprintf(&b, "- %s\n", Cell(reason))
 	}
-	if len(reasons) > 0 {
+	if len(reasons)+len(r.Causes())+len(r.NextSteps) > 0 {
 		b.WriteByte('\n')
 	}
 	markdownLanes(r, &b)
@@ -40,7 +47,7 @@ func WriteMarkdown(w io.Writer, r *analysis.Report, o record.Origin) error {
 		fmt.Fprintf(&b, "Dropped over %s: `%s`\n\n", units.MsText(r.Run.Duration*1e3), spark)
 	}
 	markdownOutages(r, &b)
-	fmt.Fprintf(&b, "| | |\n|---|---|\n| detection floor | %s |\n| unexplained | %s |\n", r.FloorText(), r.UnexplainedText())
+	fmt.Fprintf(&b, "| | |\n|---|---|\n| detection floor | %s |\n| self-test | %s |\n| failures | %s |\n", r.FloorText(), r.ProofText(), r.UnexplainedText())
 	if len(r.Excused) > 0 {
 		fmt.Fprintf(&b, "| excused | %s |\n", r.ExcusedText())
 	}

@@ -84,7 +84,7 @@ func TestAnotherVerdictThanTheSealsIsTold(t *testing.T) {
 func TestARunThatEndedEarlyStaysInvalid(t *testing.T) {
 	o := recordtest.Clean()
 	dir := filepath.Dir(o.Start(o.Lab()).Write(t).Dir())
-	if _, err := SealEarly(dir, "the deadline is over", nil); err != nil {
+	if _, _, err := SealEarly(dir, "the deadline is over", nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := OpenRun(dir, nil)

@@ -2,55 +2,147 @@ package reports
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports/chart"
 )
 
-// The terminal shows the beginning of long tables and says how much it left out; report.json and the page have it all.
+// The terminal shows the beginning of long lists and says how much it left out; report.json and the page have it all.
 const (
-	terminalReasons = 12
+	terminalReasons = 6
 	terminalSeconds = 30
-	terminalOutages = 12
+	terminalOutages = 5
 	barWidth        = 30
+	leastWidth      = 40
+	sparkMost       = 72
 )
 
-// WriteTerminal writes the verdict, the drops per second, the outages with their causes and the hashes as plain text.
+// Terminal is how a report is written as text.
+type Terminal struct {
+	Width   int  // letters in a line; 0 does not wrap
+	Colour  bool // ANSI colours
+	Verbose bool // numbers of each second and lane, the self-test and the hashes, too
+}
+
+// WriteTerminal is Terminal.Write without wrapping, colours and details.
 func WriteTerminal(w io.Writer, r *analysis.Report, o record.Origin) error {
+	return Terminal{}.Write(w, r, o)
+}
+
+// Write writes the verdict, the loss in one sentence, a line of blocks, the longest outages with their causes, and the command that repeats the run.
+func (t Terminal) Write(w io.Writer, r *analysis.Report, o record.Origin) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s\n", strings.ToUpper(string(r.Verdict)), r.Headline())
-	reasons := r.Notes()
-	for i, reason := range reasons {
+	head, _, _ := strings.Cut(r.Heading(), " ")
+	t.wrap(&b, r.Heading()+"  "+r.Title(), "", t.paint(head, r))
+	t.wrap(&b, r.Headline(), "  ", "")
+	for i, reason := range r.Notes() {
 		if i == terminalReasons {
-			fmt.Fprintf(&b, "      … %d more\n", len(reasons)-i)
+			t.wrap(&b, fmt.Sprintf("… %d more in report.json", len(r.Notes())-i), "  ", "")
 			break
 		}
-		fmt.Fprintf(&b, "      %s\n", reason)
+		t.wrap(&b, reason, "  ", "")
+	}
+	t.writeSpark(&b, r)
+	t.writeOutages(&b, r)
+	for _, step := range r.NextSteps {
+		t.wrap(&b, "next: "+step, "  ", "")
 	}
 	b.WriteByte('\n')
-	writeDrops(r, &b)
-	writeOutages(r, &b)
-	writeLanes(r, &b)
-	fmt.Fprintf(&b, "detection floor  %s\n", r.FloorText())
-	fmt.Fprintf(&b, "unexplained      %s\n", r.UnexplainedText())
-	if len(r.Excused) > 0 {
-		fmt.Fprintf(&b, "excused          %s\n", r.ExcusedText())
+	if t.Verbose {
+		writeDetails(&b, r, o)
 	}
-	if r.Recovery != nil {
-		fmt.Fprintf(&b, "recovery         %s\n", r.Recovery.Text)
-	}
-	fmt.Fprintf(&b, "inputs sha256    %s\n", r.Run.InputsSha256)
-	fmt.Fprintf(&b, "history sha256   %s\n", o.HistorySha256)
 	if o.Command != "" {
 		fmt.Fprintf(&b, "repeat with      %s\n", o.Command)
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// paint is the verdict in its colour, empty without colours.
+func (t Terminal) paint(text string, r *analysis.Report) string {
+	if !t.Colour {
+		return ""
+	}
+	return "\x1b[1;" + map[analysis.Verdict]string{analysis.Pass: "32", analysis.Fail: "31", analysis.Invalid: "33", analysis.Skipped: "36"}[r.Verdict] + "m" + text + "\x1b[0m"
+}
+
+// wrap writes a text in lines that fit, the first one with an indent and the others with a deeper one. painted stands for the first word.
+func (t Terminal) wrap(b *bytes.Buffer, text, indent, painted string) {
+	line, letters := indent, utf8.RuneCountInString(indent)
+	next := indent + "  "
+	for i, word := range strings.Split(units.Clipped(text), " ") {
+		n := utf8.RuneCountInString(word)
+		if i > 0 && t.Width > 0 && letters+1+n > max(t.Width, leastWidth)-1 {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, letters = next, utf8.RuneCountInString(next)
+		} else if i > 0 {
+			line, letters = line+" ", letters+1
+		}
+		if i == 0 && painted != "" {
+			word = painted
+		}
+		line, letters = line+word, letters+n
+	}
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
+}
+
+// writeSpark draws the dropped connections in one line.
+func (t Terminal) writeSpark(b *bytes.Buffer, r *analysis.Report) {
+	length := units.MsText(r.Run.Duration * 1e3)
+	width := sparkMost
+	if t.Width > 0 {
+		width = min(width, max(t.Width, leastWidth)-len("  dropped  ")-len(length)-3)
+	}
+	if spark := chart.Sparkline(r, width); spark != "" {
+		fmt.Fprintf(b, "  dropped  %s  %s\n", spark, length)
+	}
+}
+
+// writeOutages lists the longest outages in order of time. A cause that several have is written once.
+func (t Terminal) writeOutages(b *bytes.Buffer, r *analysis.Report) {
+	all := r.AllOutages()
+	if len(all) == 0 {
+		return
+	}
+	for _, g := range r.Causes()[:min(len(r.Causes()), terminalOutages)] {
+		t.wrap(b, g.Text(), "  ", "")
+	}
+	shown := slices.Clone(all)
+	slices.SortStableFunc(shown, func(x, y analysis.LaneOutage) int { return cmp.Compare(y.UpperMs, x.UpperMs) })
+	shown = shown[:min(len(shown), terminalOutages)]
+	slices.SortStableFunc(shown, func(x, y analysis.LaneOutage) int { return cmp.Compare(x.From, y.From) })
+	for _, o := range shown {
+		t.wrap(b, fmt.Sprintf("%s %s on %s, %s of lane %s: %s", units.At(o.From), units.Range(o.LowerMs, o.UpperMs), analysis.NodeText(o.Node), analysis.ClassesText(o.Classes), o.Lane, o.Cause.Text), "    ", "")
+	}
+	if more := len(all) - len(shown); more > 0 {
+		t.wrap(b, fmt.Sprintf("… %s more in report.json", units.Thousands(more)), "    ", "")
+	}
+}
+
+// writeDetails writes what matters to those who develop hitless or compare runs.
+func writeDetails(b *bytes.Buffer, r *analysis.Report, o record.Origin) {
+	writeDrops(r, b)
+	writeLanes(r, b)
+	fmt.Fprintf(b, "detection floor  %s\n", r.FloorText())
+	fmt.Fprintf(b, "self-test        %s\n", r.ProofText())
+	fmt.Fprintf(b, "failures         %s\n", r.UnexplainedText())
+	if len(r.Excused) > 0 {
+		fmt.Fprintf(b, "excused          %s\n", r.ExcusedText())
+	}
+	if r.Recovery != nil {
+		fmt.Fprintf(b, "recovery         %s\n", r.Recovery.Text)
+	}
+	fmt.Fprintf(b, "inputs sha256    %s\n", r.Run.InputsSha256)
+	fmt.Fprintf(b, "history sha256   %s\n", o.HistorySha256)
 }
 
 func writeDrops(r *analysis.Report, b *bytes.Buffer) {
@@ -70,23 +162,6 @@ func writeDrops(r *analysis.Report, b *bytes.Buffer) {
 	}
 	if more := len(seconds) - terminalSeconds; more > 0 {
 		fmt.Fprintf(b, "  … %s more with %s dropped\n", units.Plural(more, "second"), units.Thousands(left))
-	}
-	b.WriteByte('\n')
-}
-
-func writeOutages(r *analysis.Report, b *bytes.Buffer) {
-	all := r.AllOutages()
-	if len(all) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "outages (%s)\n", units.Thousands(len(all)))
-	for i, o := range all {
-		if i == terminalOutages {
-			fmt.Fprintf(b, "  … %d more\n", len(all)-i)
-			break
-		}
-		fmt.Fprintf(b, "  %s  %s on %s: %s of lane %s\n      cause: %s\n", units.At(o.From), units.Range(o.LowerMs, o.UpperMs), analysis.NodeText(o.Node),
-			analysis.ClassesText(o.Classes), o.Lane, o.Cause.Text)
 	}
 	b.WriteByte('\n')
 }

@@ -77,14 +77,35 @@ func Seal(dir string, key ed25519.PrivateKey) (*analysis.Report, record.Origin, 
 	return r, origin, cache.WriteFiles(dir, append([]cache.File{{Name: record.SealFile, Data: data}}, files...))
 }
 
-// SealEarly seals the record of a run that ended early, for a reason. Its verdict is invalid, and it has no report.
-func SealEarly(dir, reason string, key ed25519.PrivateKey) (record.Origin, error) {
+// SealEarly seals the record of a run that ended early, for a reason, and writes the files of WriteAll about what it recorded. Its verdict is
+// invalid. The report is nil where nothing of the record can be read.
+func SealEarly(dir, reason string, key ed25519.PrivateKey) (*analysis.Report, record.Origin, error) {
 	history := filepath.Join(dir, record.HistoryDir)
-	data, seal, err := record.SealHistory(history, record.Sealed{Verdict: string(analysis.Invalid), Early: reason}, key)
-	if err != nil {
-		return record.Origin{}, err
+	r := &analysis.Report{Verdict: analysis.Invalid}
+	h, err := record.OpenUnsealed(history)
+	var a *analysis.Analysis
+	if err == nil {
+		if a, err = analysis.New(h); err == nil {
+			a.EndedEarly(reason)
+			r = a.Report()
+		}
 	}
-	return record.Origin{HistorySha256: seal.HistorySha256}, cache.WriteFile(filepath.Join(dir, record.SealFile), data)
+	unreadable := err != nil
+	data, seal, err := record.SealHistory(history, r.Sealed(reason), key)
+	if err != nil {
+		return nil, record.Origin{}, err
+	}
+	origin := record.Origin{HistorySha256: seal.HistorySha256}
+	files := []cache.File{{Name: record.SealFile, Data: data}}
+	if unreadable {
+		return nil, origin, cache.WriteFiles(dir, files)
+	}
+	origin.Command = h.Run.Command
+	forms, err := filesOf(a, r, origin, h)
+	if err != nil {
+		return nil, origin, err
+	}
+	return r, origin, cache.WriteFiles(dir, append(files, forms...))
 }
 
 // filesOf makes the files of a report.

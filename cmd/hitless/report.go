@@ -92,6 +92,7 @@ more:
 	verifyFlag(cmd.Flags(), &verify)
 	cmd.Flags().StringVar(&options.Against, "against", "", "in a comparison: the `SUBJECT` that the others are compared with")
 	cmd.Flags().BoolVar(&options.Mixed, "mixed", false, "in a comparison: compare runs of different programs, kernels or control planes too")
+	verboseFlag(cmd.Flags())
 	cmd.Flags().StringVar(&started, "started", "", "when the runs were started, as 2026-01-31T12:00:00Z, where host.json does not tell")
 	return cmd
 }

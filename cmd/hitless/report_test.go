@@ -78,7 +78,7 @@ func TestReportsOfACopiedFolderAreTheSame(t *testing.T) {
 	}
 	first := said(t, 3, "report", here)
 	t.Chdir(filepath.Dir(there))
-	if second := said(t, 3, "report", "./run/"); second != first || !strings.Contains(first, "10 of 200 connections failed") {
+	if second := said(t, 3, "report", "./run/"); second != first || !strings.Contains(first, "10 of 200 connections dropped") {
 		t.Errorf("the report of the copy differs:\n%s\n%s", first, second)
 	}
 	for _, name := range []string{reports.ReportFile, reports.PageFile, reports.JUnitFile, reports.SummaryFile} {
@@ -151,7 +151,7 @@ func TestReportsOfDamagedHistories(t *testing.T) {
 func TestOtherForms(t *testing.T) {
 	dir := t.TempDir()
 	writeRun(t, dir)
-	for format, want := range map[string]string{"terminal": "INVALID", "json": `"verdict": "invalid"`, "junit": "<testsuites>", "markdown": "## hitless rollout",
+	for format, want := range map[string]string{"terminal": "INVALID", "json": `"verdict": "invalid"`, "junit": "<testsuites>", "markdown": "## INVALID: rollout",
 		"benchmark": "seed 1, is invalid", "conformance": "undecidedFeatures:\n      - rollout", "openmetrics": `hitless_dropped_total{run="`} {
 		if text := said(t, 0, "report", dir, "--format", format, "--started", "2026-11-21T09:30:00Z"); !strings.Contains(text, want) {
 			t.Errorf("%s lacks %q:\n%s", format, want, text)

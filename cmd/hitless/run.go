@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -33,8 +36,8 @@ in a namespace of its own that is deleted in the end; with --in-cluster to the o
 the program kind makes for the run, and that is deleted in the end too. Results go to --out: report.html,
 report.json, junit.xml, summary.md, history/, logs/ and host.json, and with --openmetrics openmetrics.txt.
 
-On a terminal the last line shows, about once a second, the stage, connections per second, dropped and delayed connections, the
-run's own time and its speed relative to wall time. Elsewhere only phases and steps are shown, a line each.`,
+On a terminal the last line shows, about once a second, the run's own time and that of the earlier run in the same folder, dropped and delayed
+connections, the stage, connections per second, and the speed relative to wall time. Elsewhere only phases and steps are shown, a line each.`,
 		Example: `  hitless run rollout
   hitless run rollout --set trafficPolicy=Local --set replicas=1 --set terminatingFallback=off
   hitless run rollout --subject kube-proxy@v1.26.0/iptables --seed 7
@@ -70,6 +73,7 @@ run's own time and its speed relative to wall time. Elsewhere only phases and st
 	f.BoolVar(&o.Live.InCluster, "in-cluster", false, "run on the cluster that this pod is in, with its service account: docs/deploy.md")
 	f.StringArrayVar(&kinds, "kind", nil, "run on a cluster of this `VERSION` of Kubernetes that kind makes and deletes, such as v1.26.0; again for another, with --nodes for pods each: docs/clusters.md")
 	signFlag(f, &o.Sign)
+	verboseFlag(f)
 	budgetFlag(f, &o)
 	f.BoolVar(&o.OpenMetrics, "openmetrics", false, "write openmetrics.txt too, samples with time stamps for a time-series database: docs/reports.md")
 	return cmd
@@ -87,12 +91,12 @@ func runAndConclude(cmd *cobra.Command, o run.Options) error {
 	}
 	if result != nil && result.Dir != "" {
 		defer printPlace(cmd, result)
-		if result.Report == nil { // a report prints the hashes
+		if result.Report == nil && result.Partial == nil { // a report prints the hashes
 			defer printHashes(cmd, result)
 		}
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, printPartial(cmd, result))
 	}
 	if result.Report == nil {
 		return nil
@@ -167,7 +171,9 @@ func labFlags(f *pflag.FlagSet, o *run.Options) {
 
 // fill sets the options that are not flags.
 func fill(o *run.Options, cmd *cobra.Command, scenario string, set []string) (err error) {
-	o.Scenario, o.Progress = scenario, newScreen(cmd.ErrOrStderr()).report
+	shown := newScreen(cmd.ErrOrStderr())
+	shown.expect = expected(cmp.Or(o.Out, filepath.Join("out", scenario)), scenario)
+	o.Scenario, o.Progress = scenario, shown.report
 	o.Set, err = parseSet(set)
 	return err
 }
@@ -202,14 +208,34 @@ func printHashes(cmd *cobra.Command, r *run.Result) {
 }
 
 func printPlace(cmd *cobra.Command, r *run.Result) {
-	if r.Report != nil {
+	if r.Report != nil || r.Partial != nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "report           %s/report.html\n", r.Dir)
 	}
 }
 
+// printPartial prints the report of a run that ended early, if there is one.
+func printPartial(cmd *cobra.Command, r *run.Result) error {
+	if r == nil || r.Partial == nil {
+		return nil
+	}
+	return terminalOf(cmd).Write(cmd.OutOrStdout(), r.Partial, r.Origin())
+}
+
+// verboseFlag is --verbose, of commands that print a report.
+func verboseFlag(f *pflag.FlagSet) {
+	f.BoolP("verbose", "v", false, "print the losses of each second, the lanes, the self-test and the hashes too")
+}
+
+// terminalOf is how a command prints reports: as wide as its terminal, and in colours unless NO_COLOR is set. Elsewhere lines are not wrapped.
+func terminalOf(cmd *cobra.Command) reports.Terminal {
+	verbose, _ := cmd.Flags().GetBool("verbose") // some commands have no such flag
+	width := terminalWidth(cmd.OutOrStdout())
+	return reports.Terminal{Width: width, Colour: width > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Verbose: verbose}
+}
+
 // conclude prints a report and turns its verdict into an exit code.
 func conclude(cmd *cobra.Command, r *analysis.Report, origin record.Origin) error {
-	if err := reports.WriteTerminal(cmd.OutOrStdout(), r, origin); err != nil {
+	if err := terminalOf(cmd).Write(cmd.OutOrStdout(), r, origin); err != nil {
 		return err
 	}
 	if code := r.Verdict.ExitCode(); code != exitPass {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/reports"
 )
 
 // screen shows the progress of runs: lines with the wall time since its beginning and, on a terminal, a last line that is
@@ -23,6 +26,8 @@ type screen struct {
 	width func() int // of the terminal in letters; 0 without a terminal, where no last line is drawn
 	begin time.Time
 	brief bool // stages of runs are only in the last line
+	// expect is the length of the earlier run in the same folder, which is that of this run as well; 0 without one.
+	expect time.Duration
 
 	mu    sync.Mutex
 	runs  []*shownRun // in order of their names
@@ -107,17 +112,34 @@ func (r *shownRun) measured(e progress.Event, wall time.Time) {
 	r.last = e
 }
 
-// text renders a run: its stage, rate and losses, and how fast its own time passes in wall time.
-func (r *shownRun) text(now time.Time) string {
-	text := fmt.Sprintf("%s: %.0f/s, %d dropped, %d delayed, +%s", cmp.Or(r.stage, "measuring"), r.rate, r.last.Dropped, r.last.Delayed, r.last.At.Round(time.Second))
+// text renders a run: its own time, of which expected, its losses, stage and rate, and how fast its time passes in wall time.
+func (r *shownRun) text(now time.Time, expected time.Duration) string {
+	at := fmt.Sprintf("%.0f s", r.last.At.Seconds())
+	if expected >= r.last.At {
+		at = fmt.Sprintf("%.0f of %.0f s", r.last.At.Seconds(), expected.Seconds())
+	}
+	text := fmt.Sprintf("%s, %d dropped", at, r.last.Dropped)
+	if r.last.Delayed > 0 {
+		text += fmt.Sprintf(", %d delayed", r.last.Delayed)
+	}
+	text += fmt.Sprintf(", %s, %.0f/s", cmp.Or(r.stage, "measuring"), r.rate)
 	if r.name != "" {
 		text = r.name + " " + text
 	}
 	wall, own := now.Sub(r.started), r.last.At-r.first.At
 	if wall >= time.Second {
-		text += fmt.Sprintf(" (%s in %s: %.1f times as fast)", own.Round(time.Second), wall.Round(time.Second), own.Seconds()/wall.Seconds())
+		text += fmt.Sprintf(", %.1f × real time", own.Seconds()/wall.Seconds())
 	}
 	return text
+}
+
+// expected is the length of the run of the same scenario in a folder; 0 without one.
+func expected(dir, scenario string) time.Duration {
+	r, err := analysis.Read(filepath.Join(dir, reports.ReportFile))
+	if err != nil || r.Early != nil || r.Run.Scenario != scenario {
+		return 0
+	}
+	return time.Duration(r.Run.Duration * float64(time.Second))
 }
 
 // draw writes the last line, without a newline.
@@ -126,7 +148,7 @@ func (s *screen) draw() {
 	var parts []string
 	for _, r := range s.runs {
 		if r.first.Kind != "" {
-			parts = append(parts, r.text(s.now()))
+			parts = append(parts, r.text(s.now(), s.expect))
 		}
 	}
 	if width == 0 || len(parts) == 0 {

@@ -46,12 +46,12 @@ func TestLastLineShowsRun(t *testing.T) {
 		s.report(measurement(time.Duration(10+2*i)*time.Second, 1000+200*i, 3*i, i))
 		pass(time.Second)
 	}
-	last := "rollout 1: 100/s, 12 dropped, 4 delayed, +18s (8s in 4s: 2.0 times as fast)"
+	last := "18 s, 12 dropped, 4 delayed, rollout 1, 100/s, 2.0 × real time"
 	if want := "[   0s] booting\n[   0s] +9.0s rollout 1\n" + last; terminal(out.String()) != want {
 		t.Errorf("the terminal shows\n%s\nwant\n%s", terminal(out.String()), want)
 	}
 	s.report(stage(20*time.Second, "rollout 2"))
-	last = strings.Replace(strings.Replace(last, "rollout 1", "rollout 2", 1), "in 4s: 2.0", "in 5s: 1.6", 1)
+	last = strings.Replace(strings.Replace(last, "rollout 1", "rollout 2", 1), "2.0 ×", "1.6 ×", 1)
 	if want := "[   0s] booting\n[   0s] +9.0s rollout 1\n[   5s] +20.0s rollout 2\n" + last; terminal(out.String()) != want {
 		t.Errorf("after a line of progress the terminal shows\n%s\nwant\n%s", terminal(out.String()), want)
 	}
@@ -76,15 +76,35 @@ func TestLastLineIsDrawnOncePerSecondAndFits(t *testing.T) {
 		t.Errorf("%d lines in four seconds: %q", len(lines), lines)
 	}
 	for _, line := range lines[1:] {
-		if n := len([]rune(line)); n >= 60 || !strings.HasPrefix(line, "bundled-seed-1 measuring") || !strings.HasSuffix(line, "…") {
+		if n := len([]rune(line)); n >= 60 || !strings.HasPrefix(line, "bundled-seed-1 ") || !strings.HasSuffix(line, "…") {
 			t.Errorf("%d letters: %q", n, line)
 		}
 	}
 	report("bundled-seed-1", progress.Event{Kind: progress.End})
 	pass(time.Second)
 	report("kube-proxy-seed-1", measurement(time.Minute, 50, 0, 0))
-	if text := terminal(out.String()); !strings.HasPrefix(text, "kube-proxy-seed-1 measuring") {
+	if text := terminal(out.String()); !strings.HasPrefix(text, "kube-proxy-seed-1 60 s, 0 dropped") {
 		t.Errorf("of two runs one is over, and the terminal shows %q", text)
+	}
+}
+
+// The line of a single run fits 60 columns, and tells how much is left where an earlier run in the folder tells the length.
+func TestLastLineTellsTheLength(t *testing.T) {
+	s, out, pass := shown(60)
+	for _, c := range []struct {
+		expect time.Duration
+		want   string
+	}{{131 * time.Second, "57 of 131 s, "}, {0, "57 s, "}, {20 * time.Second, "57 s, "}} {
+		out.Reset()
+		s.expect = c.expect
+		s.report(measurement(57*time.Second, 5700, 12, 0))
+		pass(time.Second)
+		if text := terminal(out.String()); !strings.HasPrefix(text, c.want) || len([]rune(text)) >= 60 {
+			t.Errorf("%v: %q", c.expect, text)
+		}
+	}
+	if d := expected(t.TempDir(), "rollout"); d != 0 {
+		t.Errorf("an empty folder tells a length of %v", d)
 	}
 }
 

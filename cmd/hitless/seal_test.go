@@ -50,7 +50,7 @@ func TestVerifyWith(t *testing.T) {
 	for name, c := range map[string]struct {
 		key  ed25519.PrivateKey
 		want string
-	}{"unsigned": {nil, "not signed"}, "signed by another": {stranger, "signed with the key"}, "signed": {private, "10 of 200 connections failed"}} {
+	}{"unsigned": {nil, "not signed"}, "signed by another": {stranger, "signed with the key"}, "signed": {private, "10 of 200 connections dropped"}} {
 		dir := t.TempDir()
 		writeRun(t, dir)
 		sealRun(t, dir, c.key)

@@ -343,7 +343,7 @@ func (r *Cluster) collect(runErr error) (*Result, error) {
 	result := &Result{Dir: r.dir(), InputsSha256: r.inputs(), Wall: time.Since(r.begin)}
 	switch {
 	case errors.Is(runErr, context.Canceled):
-		return result.unsealed(runErr)
+		return result.interrupted(runErr, r.Sign)
 	case runErr != nil && !errors.As(runErr, new(*cluster.NoTargetError)):
 		return result.early(&InvalidError{Reason: cluster.Explain(runErr).Error()}, r.Sign)
 	}

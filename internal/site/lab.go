@@ -298,7 +298,7 @@ func (l *lab) collect(runErr error) (*Result, error) {
 	result := &Result{Dir: l.dir(), InputsSha256: l.inputs, Wall: l.outcome.Wall, CPUTime: l.outcome.CPUTime}
 	switch early := l.early(end, runErr); {
 	case errors.Is(runErr, context.Canceled):
-		return result.unsealed(runErr)
+		return result.interrupted(runErr, l.Sign)
 	case l.StopAt > 0 && end.trailer && end.reason == guest.Stopped && runErr == nil:
 		result.Stopped = filepath.Join(l.dir(), guest.KernelStateDir(l.StopAt))
 		return result.unsealed(nil)

@@ -92,6 +92,7 @@ func (c Call) nodesOption(nodes int) []string {
 type Result struct {
 	Dir           string
 	Report        *analysis.Report // nil without a verdict
+	Partial       *analysis.Report // of a run that ended early; nil where its record cannot be read
 	InputsSha256  string
 	HistorySha256 string
 	Command       string // repeats the run
@@ -117,9 +118,19 @@ func (r *Result) judge(key ed25519.PrivateKey) (*Result, error) {
 
 // early seals the record of a run that ended early.
 func (r *Result) early(why *InvalidError, key ed25519.PrivateKey) (*Result, error) {
-	origin, err := reports.SealEarly(r.Dir, why.Reason, key)
-	r.HistorySha256 = origin.HistorySha256
+	err := r.sealEarly(why.Reason, key)
 	return r, errors.Join(why, err)
+}
+
+// interrupted seals the record of a run that was interrupted.
+func (r *Result) interrupted(runErr error, key ed25519.PrivateKey) (*Result, error) {
+	return r, errors.Join(runErr, r.sealEarly(record.Interrupted, key))
+}
+
+func (r *Result) sealEarly(reason string, key ed25519.PrivateKey) error {
+	partial, origin, err := reports.SealEarly(r.Dir, reason, key)
+	r.Partial, r.HistorySha256, r.Command = partial, origin.HistorySha256, origin.Command
+	return err
 }
 
 // unsealed computes the hash of a record that has no verdict.
