@@ -26,6 +26,8 @@ type pageContent struct {
 	*Comparison
 	Title    string
 	Headline string
+	Seeds    []int64
+	Matrix   [][]Cell
 	Notes    []string
 	Rows     []row
 	Kinds    []Change
@@ -49,16 +51,10 @@ type row struct {
 
 // page returns the data of the page of a comparison. subjects has the courses of its runs, in the same order.
 func (c *Comparison) newContent(subjects [][]runCourse) *pageContent {
-	p := &pageContent{Comparison: c, Title: analysis.TitleOf(c.Scenario, c.Command), Headline: string(c.Verdict), Kinds: c.Changes(), Recovery: checked([]*Comparison{c}),
+	p := &pageContent{Comparison: c, Title: analysis.TitleOf(c.Scenario, c.Command), Headline: c.Facts(), Kinds: c.Changes(), Recovery: checked([]*Comparison{c}),
 		Style: template.CSS(page.Style), Script: template.JS(page.Script), Defs: page.Defs, Width: chart.Width, Left: chart.PlotLeft - 8}
-	for i, reason := range c.Reasons {
-		if i == 0 {
-			p.Headline = reason
-			continue
-		}
-		p.Notes = append(p.Notes, reason)
-	}
-	p.Notes = append(p.Notes, c.notes()...)
+	p.Notes = append(slices.Clone(c.Reasons), c.notes()...)
+	p.Seeds, p.Matrix = c.Matrix()
 	p.Rows = c.compareRows()
 	p.Timeline, p.Most = c.comparedTimeline(subjects)
 	p.Unit = "per second"

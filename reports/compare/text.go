@@ -84,7 +84,7 @@ func (c *Comparison) measureTable() (rows [][]string) {
 // WriteTerminal writes the verdict with its reasons, the table of runs and the differences as plain text.
 func WriteTerminal(w io.Writer, c *Comparison) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s\n", strings.ToUpper(string(c.Verdict)), c.Scenario)
+	fmt.Fprintf(&b, "%s  %s\n  %s\n", strings.ToUpper(string(c.Verdict)), c.Scenario, c.Facts())
 	for _, reason := range c.Reasons {
 		fmt.Fprintf(&b, "  %s\n", reason)
 	}
@@ -134,6 +134,7 @@ func WriteMarkdown(w io.Writer, c *Comparison) error {
 	const most = 32
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "## hitless compare %s: %s\n\n", reports.Cell(c.Scenario), c.Verdict)
+	fmt.Fprintf(&b, "%s\n\n", reports.Cell(c.Facts()))
 	for _, text := range append(slices.Clone(c.Reasons), c.changeTexts()...) {
 		fmt.Fprintf(&b, "- %s\n", reports.Cell(text))
 	}

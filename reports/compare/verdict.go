@@ -225,7 +225,11 @@ func (d Difference) because(r Relation) (parts []string) {
 	}
 	for _, m := range d.Measures {
 		if m.Verdict == r {
-			parts = append(parts, m.title()+": "+m.PairsText())
+			text := m.title() + ": " + m.PairsText()
+			if few := m.tooFew(); few != "" {
+				text += " (" + few + ")"
+			}
+			parts = append(parts, text)
 		}
 	}
 	if r == Worse {
@@ -290,6 +294,9 @@ func (m Measure) texts() (estimate, interval string) {
 	text, sign := measures[m.of()].text, ""
 	if m.Estimate > 0 {
 		sign = "+"
+	}
+	if m.More+m.Less+m.Equal < leastPairs {
+		return sign + text(m.Estimate), "" // an interval of so few pairs says nothing
 	}
 	return sign + text(m.Estimate), text(m.Low) + " to " + text(m.High)
 }
