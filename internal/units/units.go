@@ -86,8 +86,14 @@ func Range(lowerMs, upperMs float64) string {
 	return low + "–" + high
 }
 
-// At writes an instant of the run: +12.304 s.
-func At(seconds float64) string { return fmt.Sprintf("%+.3f s", seconds) }
+// At writes an instant of the run: +12.304 s, and from ten minutes on +15:02:44.105.
+func At(seconds float64) string {
+	if seconds < 600 {
+		return fmt.Sprintf("%+.3f s", seconds)
+	}
+	ms := int64(math.Round(seconds * 1e3))
+	return fmt.Sprintf("+%d:%02d:%02d.%03d", ms/3_600_000, ms/60_000%60, ms/1000%60, ms%1000)
+}
 
 // Clock writes an instant as seconds, or as hours and minutes when it is late in a long run.
 func Clock(at time.Duration) string {

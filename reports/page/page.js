@@ -24,7 +24,7 @@
     readout.appendChild(p);
   }
 
-  const signed = function (t) { return (t < 0 ? '-' : '+') + Math.abs(t).toFixed(1); };
+  const signed = function (t) { return t < 600 ? (t < 0 ? '-' : '+') + Math.abs(t).toFixed(1) + ' s' : '+' + clock(t, 0.1); };
 
   // What each row counted in the bucket under the cursor, and the events in it.
   function fill() {
@@ -32,7 +32,7 @@
     const begin = data.from + bucket * data.step;
     readout.textContent = '';
     const head = document.createElement('strong');
-    head.textContent = signed(begin) + ' s to ' + signed(begin + data.step) + ' s';
+    head.textContent = signed(begin) + ' to ' + signed(begin + data.step);
     readout.appendChild(head);
     for (const row of data.rows) {
       const parts = [];

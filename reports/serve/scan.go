@@ -23,6 +23,8 @@ const deepest = 5
 type run struct {
 	Path     string // of its folder, below the served one
 	Title    string // the scenario with its changed parameters
+	Made     string // the control plane, the kernel and the program of the run
+	Early    string // the heading of a run that ended early, else empty
 	Subject  string // name and mode
 	Version  string
 	Seed     int64
@@ -126,9 +128,26 @@ func (s *scanner) read(dir string) (run, error) {
 	if err != nil {
 		return run{}, err
 	}
-	return run{Path: dir, Title: analysis.TitleOf(r.Run.Scenario, h.Run.Command), Subject: strings.TrimSpace(r.Subject.Name + " " + r.Subject.Mode),
+	early := ""
+	if r.Early != nil {
+		early = r.Heading()
+	}
+	return run{Path: dir, Title: analysis.TitleOf(r.Run.Scenario, h.Run.Command), Made: madeText(r.Run), Early: early, Subject: strings.TrimSpace(r.Subject.Name + " " + r.Subject.Mode),
 		Version: r.Subject.Version, Seed: r.Run.Seed, Verdict: r.Verdict, Sentence: r.Sentence(), Attempts: r.Totals.Attempts,
 		Dropped: r.Totals.Dropped, Delayed: r.Totals.Delayed, WorstMs: r.WorstGapMs(), Started: started}, nil
+}
+
+// madeText says how a run was made. Runs with equal texts and titles are alike.
+func madeText(r analysis.ReportRun) string {
+	parts := []string{"control plane " + cmp.Or(r.ControlPlane, "not recorded"), "kernel " + cmp.Or(strings.TrimSpace(r.Kernel.Kind+" "+r.Kernel.Release), "not recorded"),
+		"program " + cmp.Or(fmt.Sprintf("%.12s", r.ProgramSha256), "not recorded")}
+	return strings.Join(parts, ", ")
+}
+
+// has reports whether the run has each word of a search, in whatever it shows.
+func (r run) has(words []string) bool {
+	text := strings.ToLower(strings.Join([]string{r.Path, r.Title, r.Made, r.Subject, r.Version, string(r.Verdict), r.Early, fmt.Sprintf("seed %d", r.Seed)}, " "))
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
 // stateOf tells whether the files of a run have changed: by their sizes and times.

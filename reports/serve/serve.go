@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/hitless/hitless/reports"
@@ -60,7 +61,7 @@ func (h *Handler) Close() error { return h.root.Close() }
 // ServeHTTP answers GET and HEAD.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
-	head.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	head.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'")
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Referrer-Policy", "no-referrer")
 	head.Set("Cache-Control", "no-cache")
@@ -71,7 +72,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case h.loopback && !isLoopback(r.Host):
 		http.Error(w, "ask for localhost or 127.0.0.1", http.StatusForbidden)
 	case r.URL.Path == "/":
-		h.serveIndex(w)
+		h.serveIndex(w, r.URL.Query().Get("q"))
 	default:
 		rest, ok := strings.CutPrefix(r.URL.Path, "/run/")
 		if !ok {
@@ -90,10 +91,13 @@ func isLoopback(host string) bool {
 	return host == "localhost" || (err == nil && address.IsLoopback())
 }
 
-func (h *Handler) serveIndex(w http.ResponseWriter) {
+// serveIndex sends the list of the runs that have all words of a search.
+func (h *Handler) serveIndex(w http.ResponseWriter, search string) {
 	runs, broken := h.scanner.scan()
+	words, all := strings.Fields(strings.ToLower(search)), len(runs)
+	runs = slices.DeleteFunc(runs, func(r run) bool { return !r.has(words) })
 	var b bytes.Buffer
-	err := h.index.Execute(&b, map[string]any{"Runs": runs, "Broken": broken, "Trends": trends(runs),
+	err := h.index.Execute(&b, map[string]any{"Runs": runs, "Broken": broken, "Trends": trends(runs), "Search": search, "All": all,
 		"Width": chartWidth, "Height": chartHeight, "Left": chartLeft, "Right": chartWidth - chartRight, "Base": chartHeight - chartBottom, "Top": chartTop})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

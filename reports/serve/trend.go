@@ -12,9 +12,11 @@ import (
 	"github.com/hitless/hitless/analysis"
 )
 
-// trend summarizes all runs with the same title.
+// trend summarizes all runs with the same title that were made alike.
 type trend struct {
 	Title  string
+	Made   string
+	Latest run
 	Rows   []trendRow
 	Points []point
 	Most   int
@@ -52,27 +54,31 @@ const (
 	unknownTime, unknownShort = "unknown", "?"
 )
 
-// trends groups runs by their titles; versions are in the order of their first runs.
+// trends groups runs by their titles and by how they were made; versions are in the order of their first runs.
 func trends(runs []run) []trend {
-	byTitle := map[string][]run{}
-	var titles []string
+	type group struct{ title, made string }
+	alike := map[group][]run{}
+	var groups []group
 	for _, r := range runs {
-		if byTitle[r.Title] == nil {
-			titles = append(titles, r.Title)
+		g := group{r.Title, r.Made}
+		if alike[g] == nil {
+			groups = append(groups, g)
 		}
-		byTitle[r.Title] = append(byTitle[r.Title], r)
+		alike[g] = append(alike[g], r)
 	}
-	slices.Sort(titles)
+	slices.SortFunc(groups, func(x, y group) int {
+		return cmp.Or(strings.Compare(x.title, y.title), strings.Compare(x.made, y.made))
+	})
 	var all []trend
-	for _, title := range titles {
-		all = append(all, trendOf(title, byTitle[title]))
+	for _, g := range groups {
+		all = append(all, trendOf(g.title, alike[g]))
 	}
 	return all
 }
 
 func trendOf(title string, runs []run) trend {
 	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Or(a.Started.Compare(b.Started), strings.Compare(a.Path, b.Path)) })
-	t := trend{Title: title}
+	t := trend{Title: title, Made: runs[len(runs)-1].Made, Latest: runs[len(runs)-1]}
 	verdicts := map[int]map[analysis.Verdict]int{}
 	gaps := map[int]float64{}
 	for _, r := range runs {
