@@ -74,9 +74,9 @@ func KnownBugs() []KnownBug {
 	return []KnownBug{{ID: "k8s-85643", Subject: "kube-proxy", Fixed: "v1.26.0", Change: "KEP-1669", Kind: onlyLocalPod, Parameter: "terminatingFallback=off"}}
 }
 
-// nextSteps are what a reader of a run with failures can change.
+// nextSteps are what a reader of a failed run can change.
 func (a *Analysis) nextSteps(r *Report) (steps []string) {
-	if r.Totals.Dropped+r.Totals.Delayed == 0 {
+	if r.Verdict != Fail || r.Totals.Dropped+r.Totals.Delayed == 0 {
 		return nil
 	}
 	changed := strings.Fields(TitleOf("", a.Run.Command))

@@ -77,7 +77,12 @@ func (r *Report) Claim() string {
 	} else if r.DetectionFloor.Ms != nil {
 		text += "; " + r.detectable()
 	}
-	return text + r.excusedClause() + r.Recovery.clause() + "."
+	if n := r.ExcusedAttempts(); n > 0 && n >= r.Totals.Dropped+r.Totals.Delayed {
+		text += "; all of it unavoidable"
+	} else if n > 0 {
+		text += "; " + units.Thousands(n) + " of them unavoidable"
+	}
+	return text + r.Recovery.clause() + "."
 }
 
 // Heading is the verdict in a word, with the time of a run that ended early.
