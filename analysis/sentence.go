@@ -49,9 +49,9 @@ func (r *Report) detectable() string {
 func (r *Report) Headline() string {
 	switch {
 	case r.Early != nil && r.Early.Interrupted():
-		return fmt.Sprintf("Interrupted at %s: the numbers are partial", units.At(r.Early.At))
+		return "Partial results: " + r.Claim()
 	case r.Early != nil:
-		return fmt.Sprintf("Ended early at %s: %s", units.At(r.Early.At), r.Early.Reason)
+		return "Ended early: " + r.Early.Reason
 	case r.Verdict == Invalid:
 		return "Not to be trusted: " + FirstOf(r.Reasons...)
 	case r.Verdict == Skipped:
@@ -111,7 +111,7 @@ func (r *Report) Title() string {
 // Notes are the other reasons; of an invalid run also its partial results.
 func (r *Report) Notes() []string {
 	var notes []string
-	if r.Verdict == Invalid {
+	if r.Verdict == Invalid && !(r.Early != nil && r.Early.Interrupted()) { // the headline has them
 		notes = append(notes, "partial results: "+r.Claim())
 	}
 	if len(r.Reasons) > 1 {

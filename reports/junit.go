@@ -62,7 +62,11 @@ func WriteJUnit(w io.Writer, r *analysis.Report, o record.Origin) error {
 	for _, text := range r.ExcuseTexts() {
 		suite.Properties = append(suite.Properties, junitProperty{"excused", text})
 	}
-	detail := &junitDetail{Message: r.Headline(), Type: string(r.Verdict), Text: junitText(r, o)}
+	message := r.Headline()
+	if r.Early != nil {
+		message = r.Heading() + ": " + message
+	}
+	detail := &junitDetail{Message: message, Type: string(r.Verdict), Text: junitText(r, o, message)}
 	switch r.Verdict {
 	case analysis.Fail:
 		test.Failure, suite.Failures = detail, 1
@@ -80,10 +84,10 @@ func WriteJUnit(w io.Writer, r *analysis.Report, o record.Origin) error {
 	return err
 }
 
-// junitText is the long form: its first line is the headline that the message has too.
-func junitText(r *analysis.Report, o record.Origin) string {
+// junitText is the long form: its first line is the message.
+func junitText(r *analysis.Report, o record.Origin, message string) string {
 	var b strings.Builder
-	b.WriteString("\n" + r.Headline() + "\n")
+	b.WriteString("\n" + message + "\n")
 	for _, reason := range r.Notes() {
 		b.WriteString(reason + "\n")
 	}

@@ -2,7 +2,7 @@
 (function () {
   check(!$('#tools').hidden && isWhole(), 'the tools are not offered');
   check(document.documentElement.scrollWidth <= innerWidth, 'the page is too wide');
-  check(all('.row.run').length === all('a[href$="/report.html"]').length, 'the rows are not those of the table');
+  check(all('.row.run').length === all('[aria-labelledby=runs-title] a[href$="/report.html"]').length, 'the rows are not those of the table');
   pointer('pointermove', 0.18);
   check($('#readout strong').textContent.startsWith('-'), 'before the scenario the cursor says ' + $('#readout strong').textContent);
   pointer('pointermove', 0.45);
