@@ -54,8 +54,9 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./cmd/hitless
 	unshare -rnm $(GO) test -count=1 -tags netns -run InAPod ./internal/run
 
-browser: ## the report's page in headless Chromium (the package chromium)
-	$(GO) test -count=1 -tags browser ./reports ./reports/compare -run Browser
+browser: ## the report's page in headless Chromium (the package chromium); with npm, axe checks that it is accessible
+	@hack/axe.sh
+	$(GO) test -count=1 -tags browser ./reports ./reports/compare -run Browser $$(test -f out/axe/axe.min.js && echo -args -axe=$(CURDIR)/out/axe/axe.min.js)
 
 results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
 	@hack/results.sh

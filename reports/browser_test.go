@@ -50,6 +50,13 @@ func TestTheBrowserPrintsFewPages(t *testing.T) {
 	}
 }
 
+// axe finds nothing serious in the page of a failed and of a passed run.
+func TestTheBrowserFindsThePageAccessible(t *testing.T) {
+	for _, name := range []string{"fail", "pass"} {
+		testfiles.Accessible(t, writtenPage(t, name))
+	}
+}
+
 // writtenPage is the page of one of the synthetic runs.
 func writtenPage(t *testing.T, name string) string {
 	t.Helper()

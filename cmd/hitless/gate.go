@@ -52,6 +52,7 @@ All seals are checked first. Nothing is written. Exit codes: 0, pass; 1, fail, o
 		},
 	}
 	verifyFlag(cmd.Flags(), &verify)
+	verboseFlag(cmd.Flags())
 	cmd.Flags().StringVar(&file, "budget", "", "YAML `FILE` with the accepted loss, in counts or in rules: docs/budgets.md")
 	return cmd
 }

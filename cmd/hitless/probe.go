@@ -59,6 +59,7 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 	}
 	sessionFlags(cmd.Flags(), &o, &source, session.RecordAll)
 	signFlag(cmd.Flags(), &sign)
+	verboseFlag(cmd.Flags())
 	cmd.Flags().DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline; 0 is until Ctrl-C")
 	flags.Allow(cmd.Flags(), "duration", flags.Zero)
 	cmd.Flags().StringVar(&o.Out, "out", filepath.Join("out", session.Scenario), "folder for the results")

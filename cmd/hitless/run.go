@@ -96,7 +96,10 @@ func runAndConclude(cmd *cobra.Command, o run.Options) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(err, printPartial(cmd, result))
+		if failed := printPartial(cmd, result); failed != nil {
+			return errors.Join(err, failed)
+		}
+		return err
 	}
 	if result.Report == nil {
 		return nil

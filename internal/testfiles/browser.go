@@ -7,6 +7,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"html"
 	"os"
@@ -67,13 +68,40 @@ func InBrowser(t *testing.T, page, script string, width int) (document, console 
 	text = strings.Replace(text, "<style>", `<script>window.faults = []; onerror = function (m) { faults.push(m); };</script><style>`, 1)
 	text = strings.Replace(text, "</body>", "<script>"+script+"</script></body>", 1)
 	file := Write(t, dir, "page.html", []byte(text))
-	out, log := chromium(t, browser, dir, fmt.Sprintf("--window-size=%d,900", width), "--virtual-time-budget=2000", "--dump-dom", "file://"+file)
+	out, log := chromium(t, browser, dir, fmt.Sprintf("--window-size=%d,900", width), "--virtual-time-budget=20000", "--dump-dom", "file://"+file)
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "CONSOLE") {
 			console += line
 		}
 	}
 	return out, console
+}
+
+var axeFile = flag.String("axe", "", "axe.min.js of the npm package axe-core, which checks that pages are accessible; `make browser` names it")
+
+// Accessible fails the test for each serious or critical finding of axe in a page, with all of its parts open. Without -axe the test is skipped.
+func Accessible(t *testing.T, page string) {
+	t.Helper()
+	if *axeFile == "" {
+		t.Skip("no axe.min.js was named with -axe")
+	}
+	axe := strings.ReplaceAll(string(Read(t, filepath.Dir(*axeFile), filepath.Base(*axeFile))[0]), "</script", `<\/script`)
+	said, _ := InBrowser(t, page, axe+`;document.querySelectorAll("details").forEach(function (d) { d.open = true; });
+axe.run({resultTypes: ["violations"]}).then(function (r) {
+  document.documentElement.setAttribute("data-faults", JSON.stringify(r.violations.filter(function (v) { return v.impact === "serious" || v.impact === "critical"; })
+    .map(function (v) { return v.id + ": " + v.help + ": " + v.nodes[0].html.slice(0, 200); })));
+});`, 1280)
+	found := faultsOfPage.FindStringSubmatch(said)
+	if found == nil {
+		t.Fatal("axe did not end")
+	}
+	var faults []string
+	if err := json.Unmarshal([]byte(html.UnescapeString(found[1])), &faults); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range faults {
+		t.Error(f)
+	}
 }
 
 // PrintedPages is the number of pages that a print of a page takes.

@@ -14,3 +14,8 @@ func TestTheComparisonInABrowser(t *testing.T) {
 	dir := comparedFolder(t)
 	testfiles.UseInBrowser(t, filepath.Join(dir, PageFile), "compare.js", 1280)
 }
+
+// axe finds nothing serious in the page of a comparison.
+func TestTheBrowserFindsTheComparisonAccessible(t *testing.T) {
+	testfiles.Accessible(t, filepath.Join(comparedFolder(t), PageFile))
+}
