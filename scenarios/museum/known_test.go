@@ -1,0 +1,21 @@
+package museum
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hitless/hitless/analysis"
+)
+
+// What a report says about the fix of a known bug is what its entry says.
+func TestReportsNameTheFixesOfEntries(t *testing.T) {
+	for _, b := range analysis.KnownBugs() {
+		e, err := Find(b.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.TrimSuffix(b.Fixed, ".0") + " (" + b.Change + ")"; e.Fixed != want || !strings.Contains(e.Affected, b.Subject) {
+			t.Errorf("%s is fixed in %q and affects %q; reports say %q of %s", b.ID, e.Fixed, e.Affected, want, b.Subject)
+		}
+	}
+}
