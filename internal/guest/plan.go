@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -60,8 +61,10 @@ func (p Plan) Base() Plan {
 	return base
 }
 
-// family is the family of the lab's network.
-func (p Plan) family() record.Family { return scenarios.Params(p.Parameters).Family() }
+// family is the family of the lab's network. The plan of a guest that has not gone on yet has no parameters.
+func (p Plan) family() record.Family {
+	return cmp.Or(scenarios.Params(p.Parameters).Family(), record.IPv4)
+}
 
 // lab reports whether the plan runs a scenario in a lab.
 func (p Plan) lab() bool {

@@ -1,0 +1,27 @@
+package guest
+
+import (
+	"testing"
+
+	"github.com/hitless/hitless/record"
+)
+
+// A guest that began with the base of a plan goes on with that plan, and with no plan of another family.
+func TestAPlanFollowsItsBase(t *testing.T) {
+	plan := func(f record.Family) Plan {
+		params, err := find(t, "rollout").Fill(map[string]string{"family": string(f)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Plan{Scenario: "rollout", ControlPlane: "replay", Nodes: 3, Parameters: params}
+	}
+	families := []record.Family{record.IPv4, record.IPv6, record.DualStack}
+	for _, begun := range families {
+		for _, asked := range families {
+			err := plan(asked).follows(plan(begun).Base())
+			if (err == nil) != (begun == asked) {
+				t.Errorf("a guest of %s goes on with %s: %v", begun, asked, err)
+			}
+		}
+	}
+}
