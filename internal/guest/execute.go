@@ -46,7 +46,7 @@ var standalones = map[string]standalone{
 	TryScenario:     {run: tryKernel},
 	LabScenario:     {run: holdLab, subjects: true},
 	bench.Scenario:  {run: measure, subjects: true},
-	RoutingScenario: {run: checkRouting, subjects: true, unjudged: true, modules: []string{"sctp"}, check: checkRoutingParameters},
+	RoutingScenario: {run: checkRouting, subjects: true, unjudged: true, modules: []string{"sctp", "xt_sctp"}, check: checkRoutingParameters},
 	CostScenario:    {run: measureCost, subjects: true, unjudged: true, virtual: true, check: checkCostParameters},
 }
 
