@@ -79,7 +79,7 @@ versions: packages build ## compare two versions of kube-proxy, OLD=v1.36.1 NEW=
 minors: packages build ## run a rollout behind each kube-proxy since 1.11 for docs/results/kube-proxy-versions.md (an hour and a half); committed rows are not run again
 	@hack/minors.sh
 
-upgrades: packages build ## upgrade kube-proxy in place and back, in each mode, for docs/results/upgrades.md (half an hour); committed rows are not run again; SUBSET=v1.36-ipvs-open
+upgrades: packages build ## upgrade kube-proxy in place and back, in each mode, for docs/results/upgrades.md (an hour); committed rows are not run again; SUBSET=v1.36-ipvs-open
 	@hack/upgrades.sh
 
 kill-score: packages build ## run the conformance suite against proxies with one defect each for docs/results/kill-score.md (three hours); continues; fails when one survives; SUBSET=ignore-udp,flush

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Upgrades kube-proxy in place under traffic, and back, in each mode that both versions have, for docs/results/upgrades.md: about half an
+# Upgrades kube-proxy in place under traffic, and back, in each mode that both versions have, for docs/results/upgrades.md: about an
 # hour on two idle cores, after the builds. Rows with a file in docs/results/upgrades are not run again, unless FORCE=1.
 # SUBSET=v1.11-ipvs-open,v1.36-ipvs-roll runs only these rows. A row that fails does not stop the others; the exit code is 1 then.
 set -euo pipefail
