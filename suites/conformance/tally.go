@@ -48,7 +48,7 @@ func (t *tally) judged(p Planned, o outcome) {
 	t.done++
 	text := fmt.Sprintf("run %d of %d, %s: %s", t.done, len(t.counts), p.Run.Name, inWords(t.counts[p.Run]))
 	if others := len(t.counts) - t.done; others > 0 {
-		text += fmt.Sprintf("; about %s left", (time.Since(t.begun) / time.Duration(t.done) * time.Duration(others)).Round(time.Minute))
+		text += fmt.Sprintf("; about %s left", (time.Since(t.begun) / time.Duration(t.done) * time.Duration(others)).Round(10*time.Second))
 	}
 	t.say("%s", text)
 }
