@@ -40,7 +40,7 @@ func (t *Timeline) addBackends(a *analysis.Analysis) {
 	if !t.podsInRows() {
 		return
 	}
-	for _, s := range t.states {
+	for _, s := range t.States {
 		if s.Kind == analysis.StatePod && !slices.ContainsFunc(all, func(b *answers) bool { return b.name == s.Name }) {
 			t.Add(Row{Name: s.Name, Detail: "", Kind: "backend", Node: s.Node, Shapes: t.stateShapes(s, podStrip)}, EventHeight)
 		}
@@ -108,7 +108,7 @@ const podStrip = 6
 
 func (t *Timeline) addBackend(b *answers, most int) {
 	row := Row{Name: b.name, Detail: b.detail, Kind: "backend", Node: b.node, Numbers: map[string][]int{"answers": b.plain, "while terminating": b.terminated}}
-	for _, s := range t.states {
+	for _, s := range t.States {
 		if s.Kind == analysis.StatePod && s.Name == b.name {
 			row.Shapes = append(row.Shapes, t.stateShapes(s, podStrip)...)
 		}
@@ -120,7 +120,7 @@ func (t *Timeline) addBackend(b *answers, most int) {
 // podsInRows reports whether each pod has a row of its own.
 func (t *Timeline) podsInRows() bool {
 	n := 0
-	for _, s := range t.states {
+	for _, s := range t.States {
 		if s.Kind == analysis.StatePod {
 			n++
 		}
@@ -144,3 +144,16 @@ func (t *Timeline) stateShapes(r analysis.StateRow, height float64) (shapes []Sh
 	}
 	return shapes
 }
+
+// addStateRow adds a row with the states of one object. kind is that of the drawing's rows.
+func (t *Timeline) addStateRow(r analysis.StateRow, kind string) {
+	shapes := t.stateShapes(r, EventHeight-4)
+	for i := range shapes {
+		shapes[i].Y = 2
+	}
+	t.Add(Row{Name: stateTitles[r.Kind] + r.Name, Kind: kind, Node: r.Node, Shapes: shapes}, EventHeight)
+}
+
+// stateTitles are the names of rows of states, before that of the object.
+var stateTitles = map[string]string{analysis.StateEndpoint: "endpoint ", analysis.StatePod: "pod ", analysis.StateKernel: "kernel ",
+	analysis.StateHealth: "health of ", analysis.StateBalancer: "balancer, "}

@@ -25,10 +25,6 @@ type Edge struct {
 	Text   string
 }
 
-// chainTitles are the names of the rows, before that of the object.
-var chainTitles = map[string]string{analysis.StateEndpoint: "endpoint ", analysis.StatePod: "pod ", analysis.StateKernel: "kernel ",
-	analysis.StateHealth: "health of ", analysis.StateBalancer: "balancer, "}
-
 // mostAlike is how many endpoints, and how many pods, a chain shows.
 const mostAlike = 4
 
@@ -88,11 +84,7 @@ func (c *Chain) addStatesOf(kind string, states []analysis.StateRow, edges []ana
 	})
 	slices.SortStableFunc(rows, func(x, y analysis.StateRow) int { return rank(x) - rank(y) })
 	for _, r := range rows[:min(len(rows), mostAlike)] {
-		shapes := c.stateShapes(r, EventHeight-4)
-		for i := range shapes {
-			shapes[i].Y = 2
-		}
-		c.Add(Row{Name: chainTitles[kind] + r.Name, Kind: kind, Shapes: shapes}, EventHeight)
+		c.addStateRow(r, kind)
 	}
 }
 

@@ -184,25 +184,21 @@ const mostStateRows = 8
 
 // addStates draws a kind of events as states over time, a row for each object. It reports whether it did, or another row has them.
 func (t *Timeline) addStates(of eventRow) bool {
-	kind, title := "", ""
+	kind := ""
 	switch of.kinds[0] {
 	case record.KindPod:
 		return t.podsInRows()
 	case record.KindHealthCheck:
-		kind, title = analysis.StateHealth, "health of "
+		kind = analysis.StateHealth
 	case record.KindMembership:
-		kind, title = analysis.StateBalancer, "balancer, "
+		kind = analysis.StateBalancer
 	}
-	rows := slices.DeleteFunc(slices.Clone(t.states), func(r analysis.StateRow) bool { return r.Kind != kind })
+	rows := slices.DeleteFunc(slices.Clone(t.States), func(r analysis.StateRow) bool { return r.Kind != kind })
 	if len(rows) == 0 || len(rows) > mostStateRows {
 		return false
 	}
 	for _, r := range rows {
-		shapes := t.stateShapes(r, EventHeight-4)
-		for i := range shapes {
-			shapes[i].Y = 2
-		}
-		t.Add(Row{Name: title + r.Name, Kind: "events", Node: r.Node, Shapes: shapes}, EventHeight)
+		t.addStateRow(r, "events")
 	}
 	return true
 }

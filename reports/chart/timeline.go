@@ -21,8 +21,8 @@ type Timeline struct {
 	Ticks  []Tick
 	Bands  []Shape // the phases
 	Rows   []Row
-	More   string // says which rows were left out
-	states []analysis.StateRow
+	More   string              // says which rows were left out
+	States []analysis.StateRow // of the whole run
 }
 
 // Row is one row of the drawing, with its numbers by bucket for the linked cursor.
@@ -92,7 +92,7 @@ func NewTimeline(a *analysis.Analysis) *Timeline {
 		from = min(from, a.Phases[0].From)
 	}
 	t := &Timeline{Axis: NewAxis(from, to, 100*time.Millisecond, MaxBuckets), Height: HeadHeight}
-	t.Ticks, t.states = t.Axis.Ticks(), a.States()
+	t.Ticks, t.States = t.Axis.Ticks(), a.States()
 	t.addEvents(a)
 	for _, l := range a.Measured() {
 		t.addPaths(a, l)

@@ -76,14 +76,14 @@ func (c *lossChart) perSecond(x chart.Axis, n *chart.Tally, rate float64) {
 	most = max(most, 1)
 	c.Title, c.Axis = "Connections lost per second", "connections per second"
 	c.lines(units.Thousands(most), units.Thousands(most/2))
-	height := func(k int) float64 { return float64(k) / float64(most) * (chartBase - chartTop) }
+	height := func(_, k int) float64 { return float64(k) / float64(most) * (chartBase - chartTop) }
 	var b strings.Builder
 	for i, attempts := range n.Attempts {
 		step := "M%v %vV%vH%v"
 		if i > 0 {
 			step = "L%v %vV%vH%v"
 		}
-		at := units.Tenth(chartBase - height(attempts))
+		at := units.Tenth(chartBase - height(i, attempts))
 		fmt.Fprintf(&b, step, x.X(x.Start(i)), at, at, x.X(x.Start(i+1)))
 	}
 	c.Outline = b.String()
@@ -97,39 +97,34 @@ func (c *lossChart) shares(x chart.Axis, n *chart.Tally) {
 	c.Title, c.Axis = "Share of connections lost, in bins of "+units.MsText(units.Millis(x.Step)), "share of connections"
 	c.lines("100 %", "50 %")
 	share := func(i, k int) float64 { return float64(k) / float64(max(1, n.Attempts[i])) }
-	for i := range n.Dropped {
-		c.bar(x, i, n.Dropped[i], n.Delayed[i], func(k int) float64 { return share(i, k) * (chartBase - chartTop) }, func(k int, class string) string {
-			return fmt.Sprintf("from %s on: %.2f %% %s, %s of %s", units.At(x.Start(i).Seconds()), share(i, k)*100, class, units.Thousands(k), units.Thousands(n.Attempts[i]))
-		})
-	}
+	height := func(i, k int) float64 { return share(i, k) * (chartBase - chartTop) }
+	c.bars(x, n, height, func(i, k int, class string) string {
+		return fmt.Sprintf("from %s on: %.2f %% %s, %s of %s", units.At(x.Start(i).Seconds()), share(i, k)*100, class, units.Thousands(k), units.Thousands(n.Attempts[i]))
+	})
 }
 
 func (c *lossChart) lines(top, middle string) {
 	c.Lines = []chart.Tick{{X: chartTop, Text: top}, {X: (chartTop + chartBase) / 2, Text: middle}}
 }
 
-func (c *lossChart) bars(x chart.Axis, n *chart.Tally, height func(int) float64, text func(i, k int, class string) string) {
+// bars stacks the dropped and the delayed connections of each bucket i. height and text are those of k connections.
+func (c *lossChart) bars(x chart.Axis, n *chart.Tally, height func(i, k int) float64, text func(i, k int, class string) string) {
 	for i := range n.Dropped {
-		c.bar(x, i, n.Dropped[i], n.Delayed[i], height, func(k int, class string) string { return text(i, k, class) })
-	}
-}
-
-// bar stacks the dropped and the delayed connections of a bucket.
-func (c *lossChart) bar(x chart.Axis, i, dropped, delayed int, height func(int) float64, text func(k int, class string) string) {
-	left := x.X(x.Start(i))
-	s := chart.Shape{X: left, Y: chartBase, Width: max(1.5, units.Tenth(x.X(x.Start(i+1))-left-0.5))}
-	for _, part := range [...]struct {
-		class string
-		n     int
-	}{{"dropped", dropped}, {"delayed", delayed}} {
-		if part.n == 0 {
-			continue
+		left := x.X(x.Start(i))
+		s := chart.Shape{X: left, Y: chartBase, Width: max(1.5, units.Tenth(x.X(x.Start(i+1))-left-0.5))}
+		for _, part := range [...]struct {
+			class string
+			n     int
+		}{{"dropped", n.Dropped[i]}, {"delayed", n.Delayed[i]}} {
+			if part.n == 0 {
+				continue
+			}
+			c.Lost = true
+			s.Height = units.Tenth(max(2, height(i, part.n)))
+			s.Y = units.Tenth(s.Y - s.Height)
+			s.Class, s.Text = part.class, text(i, part.n, part.class)
+			c.Shapes = append(c.Shapes, s)
 		}
-		c.Lost = true
-		s.Height = units.Tenth(max(2, height(part.n)))
-		s.Y = units.Tenth(s.Y - s.Height)
-		s.Class, s.Text = part.class, text(part.n, part.class)
-		c.Shapes = append(c.Shapes, s)
 	}
 }
 

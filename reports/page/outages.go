@@ -87,15 +87,14 @@ func worstOf(all []outage) (*analysis.LaneOutage, int) {
 	return &all[worst].LaneOutage, all[worst].ID
 }
 
-// groupsOf groups the outages by cause. Of many outages it shows only the longest.
-func groupsOf(a *analysis.Analysis, r *analysis.Report, all []outage, worst int, h *record.History) (groups []group, more int) {
+// groupsOf groups the outages by cause. Of many outages it shows only the longest. states are those of the whole run.
+func groupsOf(a *analysis.Analysis, r *analysis.Report, all []outage, worst int, states []analysis.StateRow, h *record.History) (groups []group, more int) {
 	shown := slices.Clone(all)
 	if more = max(0, len(all)-maxOutages); more > 0 {
 		slices.SortStableFunc(shown, func(x, y outage) int { return cmp.Compare(y.UpperMs, x.UpperMs) })
 		shown = shown[:maxOutages]
 		slices.SortStableFunc(shown, func(x, y outage) int { return cmp.Compare(x.ID, y.ID) })
 	}
-	states := a.States()
 	for i := range shown {
 		shown[i].Told = shown[i].ID == worst
 		detail(a, &shown[i], states)

@@ -134,7 +134,7 @@ func newContent(a *analysis.Analysis, r *analysis.Report, o record.Origin, h *re
 	outages := listOutages(a, r)
 	p.Worst, p.WorstID = worstOf(outages)
 	p.Chart = newLossChart(a, p.Timeline.Axis, p.Worst)
-	p.Groups, p.MoreOutages = groupsOf(a, r, outages, p.WorstID, h)
+	p.Groups, p.MoreOutages = groupsOf(a, r, outages, p.WorstID, p.Timeline.States, h)
 	p.Seconds, _ = r.LostSeconds()
 	if p.MoreSeconds = len(p.Seconds) - maxSeconds; p.MoreSeconds > 0 {
 		p.Seconds = p.Seconds[:maxSeconds]
