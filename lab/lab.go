@@ -223,7 +223,7 @@ func (l *Lab) startReplay(ctx context.Context) error {
 		}
 	}
 	l.runPart(ctx, "the replay controllers", func(ctx context.Context) error {
-		return controllers.RunFor(ctx, client, l.cfg.Family, l.Net.NodeNames())
+		return controllers.Run(ctx, client, l.cfg.Family, l.Net.NodeNames())
 	})
 	return nil
 }

@@ -60,7 +60,7 @@ func stageOf(t *testing.T, scenario scenarios.Scenario, set map[string]string) *
 	s := &stage{plane: plane, client: kubernetes.NewForConfigOrDie(config)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- controllers.Run(ctx, s.client, []string{"node-1", "node-2"}) }()
+	go func() { done <- controllers.Run(ctx, s.client, record.IPv4, []string{"node-1", "node-2"}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

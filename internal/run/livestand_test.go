@@ -79,7 +79,7 @@ func (s *stand) play(t *testing.T, nodes []string, host string) {
 		return !s.deaf.Load() && s.hasEndpoint(ctx, service, namespace)
 	}}
 	for _, part := range []func() error{
-		func() error { return controllers.Run(ctx, s.direct, nodes) },
+		func() error { return controllers.Run(ctx, s.direct, record.IPv4, nodes) },
 		func() error { return playKubelet(ctx, s.direct) },
 		func() error { return ports.play(ctx, s.direct) },
 		func() error { return playProxySet(ctx, s.direct, nodes, &s.controller) },

@@ -11,6 +11,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/controllers"
+	"github.com/hitless/hitless/record"
 )
 
 // A run with option OpenMetrics writes samples into its folder, with the values of its report.
@@ -19,7 +20,9 @@ func TestRunWritesSamples(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	client := clientOf(t, kubeconfig)
 	played := make(chan error, 2)
-	go func() { played <- controllers.Run(ctx, client, []string{"worker-1", "worker-2", "worker-3"}) }()
+	go func() {
+		played <- controllers.Run(ctx, client, record.IPv4, []string{"worker-1", "worker-2", "worker-3"})
+	}()
 	go func() { played <- playKubelet(ctx, client) }()
 	out, r, err := runOn(t, kubeconfig, "quiet", func(o *run.Options) { o.Live.Patience, o.OpenMetrics = time.Millisecond, true })
 	cancel()

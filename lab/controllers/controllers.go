@@ -46,13 +46,8 @@ type controller struct {
 	wake          chan struct{}
 }
 
-// Run reconciles Deployments, EndpointSlices and Endpoints of a cluster of IPv4 until ctx ends. Pods are placed on the given nodes.
-func Run(ctx context.Context, client kubernetes.Interface, nodes []string) error {
-	return RunFor(ctx, client, record.IPv4, nodes)
-}
-
-// RunFor is Run for a cluster of any family.
-func RunFor(ctx context.Context, client kubernetes.Interface, family record.Family, nodes []string) error {
+// Run reconciles Deployments, EndpointSlices and Endpoints of a cluster of a family until ctx ends. Pods are placed on the given nodes.
+func Run(ctx context.Context, client kubernetes.Interface, family record.Family, nodes []string) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	c := &controller{
 		client: client, names: nodes, created: map[string]int{}, expected: map[string]string{}, family: family, nextAddrs: firstClusterIPs(), nextPort: firstNodePort, wake: make(chan struct{}, 1),

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/record"
 )
 
 var ctx = context.Background()
@@ -96,7 +97,7 @@ func control(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error)
-	go func() { done <- Run(ctx, client, []string{"node-1", "node-2"}) }()
+	go func() { done <- Run(ctx, client, record.IPv4, []string{"node-1", "node-2"}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -29,7 +29,7 @@ func TestFamiliesOfServices(t *testing.T) {
 			client := api(t)
 			ctx, cancel := context.WithCancel(ctx)
 			done := make(chan error)
-			go func() { done <- RunFor(ctx, client, c.cluster, []string{"node-1"}) }()
+			go func() { done <- Run(ctx, client, c.cluster, []string{"node-1"}) }()
 			defer func() { cancel(); <-done }()
 			labels := map[string]string{"app": "web"}
 			c.spec.Selector, c.spec.Ports = labels, []corev1.ServicePort{{Port: 80}}
