@@ -3,10 +3,8 @@ package conformance
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"maps"
 	"path/filepath"
@@ -19,11 +17,6 @@ import (
 
 // MatrixFile is the page of the matrix of many subjects.
 const MatrixFile = "matrix.html"
-
-//go:embed matrix.html
-var matrixText string
-
-var matrixTemplate = template.Must(template.New("matrix").Parse(matrixText))
 
 // Matrix has features as rows and subjects as columns.
 type Matrix struct {
@@ -237,7 +230,7 @@ func ReadAll(ctx context.Context, dirs []string) ([]*Report, error) {
 // WriteMatrix writes the page of a matrix into an existing folder. A single report is written too: joined shards are one.
 func WriteMatrix(dir string, m *Matrix, all []*Report) error {
 	var page bytes.Buffer
-	if err := matrixTemplate.Execute(&page, m); err != nil {
+	if err := templates.ExecuteTemplate(&page, "matrix.html", m); err != nil {
 		return fmt.Errorf("drawing the matrix: %w", err)
 	}
 	err := cache.WriteFile(filepath.Join(dir, MatrixFile), page.Bytes())

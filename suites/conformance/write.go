@@ -3,7 +3,7 @@ package conformance
 import (
 	"bytes"
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"html/template"
@@ -30,10 +30,11 @@ const (
 //go:embed schema.json
 var Schema []byte
 
-//go:embed page.html
-var pageText string
+//go:embed *.html
+var pages embed.FS
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+// templates are the pages of a report and of a matrix, which share their head.
+var templates = template.Must(template.ParseFS(pages, "*.html"))
 
 // Write writes the files of a report into a folder, each in one step. of is Ginkgo's report; nil for none.
 func Write(dir string, r *Report, of *types.Report) error {
@@ -42,7 +43,7 @@ func Write(dir string, r *Report, of *types.Report) error {
 		return err
 	}
 	var page bytes.Buffer
-	if err := pageTemplate.Execute(&page, r); err != nil {
+	if err := templates.ExecuteTemplate(&page, "page.html", r); err != nil {
 		return fmt.Errorf("drawing the page of the suite: %w", err)
 	}
 	err = errors.Join(cache.WriteFile(filepath.Join(dir, File), text), cache.WriteFile(filepath.Join(dir, PageFile), page.Bytes()))
