@@ -101,7 +101,8 @@ func TestStatesAreIntervals(t *testing.T) {
 	}
 }
 
-// What a reader can change next: the settings, and the version that fixes a known bug. The twin has a version with the fix.
+// Next steps of a failed report name the settings that are not the default, and the version that fixes a known bug. A subject that has
+// the fix gets no such version.
 func TestTheNextStepNamesTheFix(t *testing.T) {
 	for version, fixed := range map[string]bool{"v1.25.3": true, "v1.26.0": false} {
 		o := recordtest.Failing()

@@ -45,8 +45,8 @@ func flap() Scenario {
 	}
 }
 
-// openConnections are the lanes of the open connections, one of each family. The scenario ends it before the watch, because effects after the
-// last use of a connection are measured too.
+// openConnections are the lanes of the open connections, one of each family. The scenario ends them before the watch, because effects
+// after the last use of a connection are measured too.
 func (w *World) openConnections() (specs []LaneSpec) {
 	n := openConnections.Of(w.Params)
 	if n == 0 {

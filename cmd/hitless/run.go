@@ -175,7 +175,9 @@ func labFlags(f *pflag.FlagSet, o *run.Options) {
 // fill sets the options that are not flags.
 func fill(o *run.Options, cmd *cobra.Command, scenario string, set []string) (err error) {
 	shown := newScreen(cmd.ErrOrStderr())
-	shown.expect = expected(cmp.Or(o.Out, filepath.Join("out", scenario)), scenario)
+	if shown.width() > 0 { // else nobody sees it
+		shown.expect = expected(cmp.Or(o.Out, filepath.Join("out", scenario)), scenario)
+	}
 	o.Scenario, o.Progress = scenario, shown.report
 	o.Set, err = parseSet(set)
 	return err

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
@@ -116,8 +117,7 @@ func (c *costs) changes(ctx context.Context, others int) error {
 		if err != nil {
 			return err
 		}
-		ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-		text := fmt.Sprintf("with %d other Services a change took %.2f ms, and %.2f ms of CPU", others, ms(cost.Took), ms(cost.CPU))
+		text := fmt.Sprintf("with %d other Services a change took %.2f ms, and %.2f ms of CPU", others, units.Millis(cost.Took), units.Millis(cost.CPU))
 		c.Subject.Recorder.Event(record.Event{At: c.Subject.Now(), Node: nodeName, Object: "changed", Text: text, Body: cost})
 		c.Progress(c.made)
 	}

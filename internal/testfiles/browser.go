@@ -83,7 +83,7 @@ var axeFile = flag.String("axe", "", "axe.min.js of the npm package axe-core, wh
 func Accessible(t *testing.T, page string) {
 	t.Helper()
 	if *axeFile == "" {
-		t.Skip("no axe.min.js was named with -axe")
+		t.Skip("axe needs -axe=FILE; `make browser` fetches axe.min.js and names it")
 	}
 	axe := strings.ReplaceAll(string(Read(t, filepath.Dir(*axeFile), filepath.Base(*axeFile))[0]), "</script", `<\/script`)
 	said, _ := InBrowser(t, page, axe+`;document.querySelectorAll("details").forEach(function (d) { d.open = true; });

@@ -54,7 +54,7 @@ func (g *Group) Add(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// CPU returns the CPU time so far, in microseconds.
+// CPU returns the CPU time so far, with a resolution of 1 µs.
 func (g *Group) CPU() (time.Duration, error) {
 	n, err := numberAfter(filepath.Join(g.dir, "cpu.stat"), "usage_usec")
 	return time.Duration(n) * time.Microsecond, err

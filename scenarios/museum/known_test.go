@@ -7,7 +7,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 )
 
-// What a report says about the fix of a known bug is what its entry says.
+// Each known bug of package analysis names the same fix as its museum entry.
 func TestReportsNameTheFixesOfEntries(t *testing.T) {
 	for _, b := range analysis.KnownBugs() {
 		e, err := Find(b.ID)

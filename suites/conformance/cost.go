@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/routing"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
 )
 
@@ -57,20 +59,15 @@ func (s Spec) judgeCost(h *record.History) (outcome, error) {
 		return outcome{Invalid, []string{fmt.Sprintf("the record has %d changes with %d other Services and %d with %d; %d of each are needed",
 			len(few), fewOthers, len(many), manyOthers, routing.CostChanges)}}, nil
 	}
-	before, after := median(few), median(many)
+	slices.Sort(few)
+	slices.Sort(many)
+	before, after := analysis.Quantile(few, 0.5), analysis.Quantile(many, 0.5)
 	if before <= 0 {
 		return outcome{Invalid, []string{fmt.Sprintf("a change with %d other Services cost nothing that could be measured", fewOthers)}}, nil
 	}
 	if growth := float64(after) / float64(before); growth > mostGrowth {
 		return outcome{Failed, []string{fmt.Sprintf("%.1f times as long: %.2f ms with %d other Services, %.2f ms with %d; at most %d times is accepted",
-			growth, ms(before), fewOthers, ms(after), manyOthers, mostGrowth)}}, nil
+			growth, units.Millis(before), fewOthers, units.Millis(after), manyOthers, mostGrowth)}}, nil
 	}
 	return outcome{State: Passed}, nil
 }
-
-func median(all []time.Duration) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[len(sorted)/2]
-}
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
