@@ -29,6 +29,14 @@ func (f Family) Each() []Family {
 // Primary is the family of the API server and of the nodes' first addresses.
 func (f Family) Primary() Family { return f.Each()[0] }
 
+// API is the name of a single family in the Kubernetes API, as the IPFamily of a Service and the AddressType of an EndpointSlice.
+func (f Family) API() string {
+	if f == IPv6 {
+		return "IPv6"
+	}
+	return "IPv4"
+}
+
 // FamilyOf is the single family of an address; an IPv4 address in IPv6 form is IPv4.
 func FamilyOf(a netip.Addr) Family {
 	if a.Unmap().Is4() {

@@ -137,11 +137,8 @@ func (h *headless) endpointSlices(w *World) (all []*discoveryv1.EndpointSlice) {
 func (h *headless) slice(w *World, f record.Family) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: f.Named(h.name + "-1"), Namespace: w.namespace(),
 		Labels: map[string]string{discoveryv1.LabelServiceName: h.name, discoveryv1.LabelManagedBy: "hitless"}},
-		AddressType: discoveryv1.AddressTypeIPv4,
+		AddressType: discoveryv1.AddressType(f.API()),
 		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(httpPort)), Protocol: ptr(corev1.ProtocolTCP)}}}
-	if f == record.IPv6 {
-		s.AddressType = discoveryv1.AddressTypeIPv6
-	}
 	for _, ip := range h.addressesOf(f) {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{ip},
 			Conditions: discoveryv1.EndpointConditions{Ready: ptr(true), Serving: ptr(true), Terminating: ptr(false)}})

@@ -65,7 +65,6 @@ type target struct{ tcp, udp string }
 
 // shapeFamilies gives a Service the families of the run; a cluster of IPv4 does so itself.
 func (w *World) shapeFamilies(s *corev1.ServiceSpec) {
-	protocols := map[record.Family]corev1.IPFamily{record.IPv4: corev1.IPv4Protocol, record.IPv6: corev1.IPv6Protocol}
 	policies := map[record.Family]corev1.IPFamilyPolicy{record.IPv6: corev1.IPFamilyPolicySingleStack, record.DualStack: corev1.IPFamilyPolicyRequireDualStack}
 	policy, other := policies[w.Params.Family()]
 	if !other {
@@ -73,7 +72,7 @@ func (w *World) shapeFamilies(s *corev1.ServiceSpec) {
 	}
 	s.IPFamilyPolicy = &policy
 	for _, f := range w.families() {
-		s.IPFamilies = append(s.IPFamilies, protocols[f])
+		s.IPFamilies = append(s.IPFamilies, corev1.IPFamily(f.API()))
 	}
 }
 

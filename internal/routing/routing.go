@@ -18,12 +18,12 @@ import (
 )
 
 // Family is the address family of the Services.
-type Family string
+type Family record.Family
 
 // The families.
 const (
-	IPv4 Family = "ipv4"
-	IPv6 Family = "ipv6"
+	IPv4 = Family(record.IPv4)
+	IPv6 = Family(record.IPv6)
 )
 
 // ParseFamily reads a family.
@@ -34,12 +34,7 @@ func ParseFamily(text string) (Family, error) {
 	return "", fmt.Errorf("family=%s: give %s or %s", text, IPv4, IPv6)
 }
 
-func (f Family) protocol() v1.IPFamily {
-	if f == IPv6 {
-		return v1.IPv6Protocol
-	}
-	return v1.IPv4Protocol
-}
+func (f Family) protocol() v1.IPFamily { return v1.IPFamily(record.Family(f).API()) }
 
 // prefixes are the beginnings of the addresses of Services.
 var prefixes = map[Family]map[string]string{

@@ -37,11 +37,7 @@ func hasFamily(svc *corev1.Service, f record.Family) bool {
 	if len(svc.Spec.IPFamilies) == 0 {
 		return f == record.IPv4
 	}
-	protocol := corev1.IPv4Protocol
-	if f == record.IPv6 {
-		protocol = corev1.IPv6Protocol
-	}
-	return slices.Contains(svc.Spec.IPFamilies, protocol)
+	return slices.Contains(svc.Spec.IPFamilies, corev1.IPFamily(f.API()))
 }
 
 // byFamily forwards each table by the forwarder of its family.

@@ -34,10 +34,7 @@ func (c *controller) syncSlice(ctx context.Context, s *corev1.Service, f record.
 	want := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: f.Named(s.Name + "-1"), Namespace: s.Namespace,
 			Labels: labels.Merge(managed, labels.Set{discoveryv1.LabelServiceName: s.Name})},
-		AddressType: discoveryv1.AddressTypeIPv4,
-	}
-	if f == record.IPv6 {
-		want.AddressType = discoveryv1.AddressTypeIPv6
+		AddressType: discoveryv1.AddressType(f.API()),
 	}
 	for _, port := range s.Spec.Ports {
 		number, protocol, name := port.TargetPort.IntVal, port.Protocol, port.Name
