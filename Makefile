@@ -47,12 +47,15 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns -run TheRealAPIServer ./lab/replay
 	unshare -rnm $(GO) test -count=1 -parallel 8 -tags netns ./probes
 	unshare -rnm $(GO) test -count=1 -tags netns ./record
+	unshare -rnm $(GO) test -count=1 -tags netns ./lab/topology
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
 	unshare -rnm $(GO) test -count=1 -tags netns ./observers
 	unshare -rnm $(GO) test -count=1 -tags netns -run 'FullDisk|ReadOnly' ./internal/cache
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
 	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./cmd/hitless
 	unshare -rnm $(GO) test -count=1 -tags netns -run InAPod ./internal/run
+	HITLESS_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.37.1 | cut -sf2 | grep ^/) HITLESS_OLD_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.25.3 | cut -sf2 | grep ^/) \
+		unshare -rnm $(GO) test -count=1 -tags netns ./internal/routing
 
 browser: ## the report's page in headless Chromium (the package chromium); with npm, axe checks that it is accessible
 	@hack/axe.sh
