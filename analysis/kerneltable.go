@@ -322,23 +322,3 @@ func (a *Analysis) podText(address netip.Addr, pod string, by time.Duration) str
 	}
 	return text
 }
-
-// kernelRow are the states of the virtual server that an outage's attempts met: how many backends accept new connections.
-func (a *Analysis) kernelRow(o *Outage) StateRow {
-	row := StateRow{Kind: StateKernel, Name: "in " + modeNames[a.proxyMode(o)], Node: a.Nodes[o.node]}
-	for _, t := range a.kernelOf(o) {
-		n := 0
-		for _, s := range t.backends {
-			if s.Weight > 0 {
-				n++
-			}
-		}
-		now := StateSpan{From: t.at, Word: units.Plural(n, "backend"), Level: Good}
-		if n == 0 {
-			now.Word, now.Level = "no backend", Bad
-		}
-		row.change(now)
-	}
-	row.close(a.End)
-	return row
-}
