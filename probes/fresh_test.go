@@ -156,7 +156,6 @@ func TestNoFreshConnectionWithoutAFailure(t *testing.T) {
 	ended := func(l net.Listener) {
 		serveKeepAlive(l, func(c *net.TCPConn, _ int) bool { _ = writeAnswer(c); return false })
 	}
-	refusing := func(l net.Listener) { l.Close() }
 	for name, test := range map[string]struct {
 		protocol string
 		server   func(net.Listener)
@@ -164,8 +163,8 @@ func TestNoFreshConnectionWithoutAFailure(t *testing.T) {
 		"no failure":             {ProtocolTCPLong, good},
 		"no failure over HTTP":   {ProtocolHTTPReuse, good},
 		"idle connections close": {ProtocolHTTPReuse, ended},
-		"none is established":    {ProtocolTCPLong, refusing},
-		"none over HTTP":         {ProtocolHTTPReuse, refusing},
+		"none is established":    {ProtocolTCPLong, nil},
+		"none over HTTP":         {ProtocolHTTPReuse, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +181,7 @@ func TestNoFreshConnectionWithoutAFailure(t *testing.T) {
 
 func TestFreshLaneNeedsKeptConnections(t *testing.T) {
 	for _, protocol := range Protocols() {
-		l := loopbackLane(listen(t, func(l net.Listener) { l.Close() }), 10)
+		l := loopbackLane(refusing(t), 10)
 		l.Protocol, l.Fresh = protocol, freshTestID
 		if err := l.Validate(); (err == nil) != l.KeepsConnections() {
 			t.Errorf("%s with a fresh lane: %v", protocol, err)
