@@ -106,7 +106,7 @@ func (c *collector) of(ctx context.Context, r *Run) (*Evidence, error) {
 
 // collect runs, or reads what another process has collected since this suite began.
 func (c *collector) collect(r *Run) (*Evidence, error) {
-	file := filepath.Join(c.config.Out, runsDir, r.Name+".json")
+	file := c.config.evidenceFile(r)
 	lock, err := cache.Acquire(c.ctx, file+".lock", nil)
 	if err != nil {
 		return nil, err
@@ -125,6 +125,9 @@ func (c *collector) collect(r *Run) (*Evidence, error) {
 	}
 	return e, cache.WriteFile(file, append(data, '\n'))
 }
+
+// evidenceFile is the file with the evidence of a run.
+func (c Config) evidenceFile(r *Run) string { return filepath.Join(c.Out, runsDir, r.Name+".json") }
 
 // collected is a file with evidence. Session is the suite's: the files of earlier ones do not count.
 type collected struct {

@@ -140,6 +140,9 @@ func (s *Suite) newReport(r types.Report) *Report {
 	}
 	for _, p := range s.planned {
 		result, e := resultOf(p, byText[p.Text()])
+		if result.State == NotRun && s.interrupted(r) {
+			e = s.judgeEnded(p, &result)
+		}
 		if e != nil {
 			report.describe(e)
 		}
@@ -158,8 +161,7 @@ func resultOf(p Planned, spec types.SpecReport) (Result, *Evidence) {
 		if e.Name != entryName || !is || json.Unmarshal([]byte(text), &found) != nil {
 			continue
 		}
-		result.State, result.Run, result.HistorySha256, result.Repeat = found.Outcome.State, found.Evidence.Folder, found.Evidence.HistorySha256, found.Evidence.Command
-		result.Reasons = append(result.Reasons, found.Outcome.Reasons...)
+		result.judged(found.Outcome, found.Evidence)
 		return result, found.Evidence
 	}
 	switch {
@@ -169,6 +171,30 @@ func resultOf(p Planned, spec types.SpecReport) (Result, *Evidence) {
 		result.State, result.Reasons = Invalid, []string{spec.Failure.Message}
 	}
 	return result, nil
+}
+
+func (r *Result) judged(o outcome, e *Evidence) {
+	r.State, r.Run, r.HistorySha256, r.Repeat = o.State, e.Folder, e.HistorySha256, e.Command
+	r.Reasons = append(r.Reasons, o.Reasons...)
+}
+
+// interrupted reports whether an interrupt or the deadline ended the suite.
+func (s *Suite) interrupted(r types.Report) bool {
+	return len(r.SpecialSuiteFailureReasons) > 0 && s.err == nil && !s.config.DryRun
+}
+
+// judgeEnded judges a spec that an interrupt prevented, if its run has ended: Ginkgo orders specs by their text, and not by their runs.
+func (s *Suite) judgeEnded(p Planned, result *Result) *Evidence {
+	e, err := readEvidence(s.config.evidenceFile(p.Run), s.config.session)
+	if e == nil || err != nil {
+		return nil
+	}
+	o, err := p.judge(e, s.config.Out)
+	if err != nil {
+		o = outcome{Invalid, []string{err.Error()}}
+	}
+	result.judged(o, e)
+	return e
 }
 
 // describe adds what a run says about the subject and the site.

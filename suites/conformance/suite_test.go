@@ -164,10 +164,24 @@ func TestAnEnvironmentThatCannotRunIsSaid(t *testing.T) {
 	}
 }
 
-// An interrupt ends the suite with a report of what was judged.
+// An interrupt ends the suite with a report of the specs whose runs have ended. The specs of the run quiet come after the interrupted one,
+// and its run is the first.
 func TestAnInterruptKeepsWhatWasJudged(t *testing.T) {
+	r, output := interrupted(t, "restart-term:slow", "restart-term datagrams")
+	if stateOfSpec(t, r, "drain-local new").State != Passed || stateOfSpec(t, r, "restart-term new").State != NotRun || r.Ended == "" {
+		t.Errorf("%s\n%s", r.Summary(), output)
+	}
+	r, output = interrupted(t, "drain:slow", "drain ")
+	if stateOfSpec(t, r, "quiet new").State != Passed || stateOfSpec(t, r, "drain new").State != NotRun || r.Ended == "" {
+		t.Errorf("%s\n%s", r.Summary(), output)
+	}
+}
+
+// interrupted is the report of a suite that ends with Ctrl-C once its output has this text.
+func interrupted(t *testing.T, faults, at string) (r *Report, output string) {
+	t.Helper()
 	dir := t.TempDir()
-	cmd := command(dir, "restart-term:slow", "-ginkgo.v", someRuns)
+	cmd := command(dir, faults, "-ginkgo.v", someRuns)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -175,13 +189,13 @@ func TestAnInterruptKeepsWhatWasJudged(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	buffer, output := make([]byte, 4096), ""
+	buffer := make([]byte, 4096)
 	for interrupted := false; ; {
 		n, err := out.Read(buffer)
 		if output += string(buffer[:n]); err != nil {
 			break
 		}
-		if !interrupted && strings.Contains(output, "restart-term datagrams") {
+		if !interrupted && strings.Contains(output, at) {
 			interrupted = true
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Fatal(err)
@@ -191,10 +205,7 @@ func TestAnInterruptKeepsWhatWasJudged(t *testing.T) {
 	if cmd.Wait() == nil {
 		t.Error("the interrupted suite passed")
 	}
-	r := readReport(t, dir)
-	if stateOfSpec(t, r, "drain-local new").State != Passed || stateOfSpec(t, r, "restart-term new").State != NotRun || r.Ended == "" {
-		t.Errorf("%s\n%s", r.Summary(), output)
-	}
+	return readReport(t, dir), output
 }
 
 // Two calls with one seed give the same report, but for the folders; another seed gives other histories.
