@@ -35,9 +35,9 @@ var Cases = []Case{
 	{Name: "policy Local, local endpoint terminating and serving, health", Client: "client", Target: "check!30106", Want: "503, weight 0", Features: []string{"external-policy-local", "health-check-node-port", "terminating-endpoints"}},
 	{Name: "policy Local, local endpoint terminated", Client: "client", Target: "lb/7:80", Want: "dropped", IPVS: "r", Features: []string{"external-policy-local", "terminating-endpoints", "load-balancer"}},
 	// IPVS does not distinguish clients: see docs/proxier.md.
-	{Name: "policy Local, from a pod", Client: "c", Target: "lb/3:80", Want: "a", NFTables: "a r", Features: []string{"external-policy-local", "load-balancer"}, Promised: "a r"},
-	{Name: "policy Local without a local endpoint, from a pod", Client: "c", Target: "lb/4:80", Want: "dropped", NFTables: "r", IPVS: "r", Features: []string{"external-policy-local", "load-balancer"}, Promised: "r"},
-	{Name: "policy Local without a local endpoint, from the node", Client: "node", Target: "lb/4:80", Want: "dropped", NFTables: "r", IPVS: "r", Features: []string{"external-policy-local", "load-balancer"}, Promised: "r"},
+	{Name: "policy Local, from a pod", Client: "c", Target: "lb/3:80", Want: "a", Features: []string{"external-policy-local", "load-balancer"}, Promised: "a r"},
+	{Name: "policy Local without a local endpoint, from a pod", Client: "c", Target: "lb/4:80", Want: "dropped", Features: []string{"external-policy-local", "load-balancer"}, Promised: "r"},
+	{Name: "policy Local without a local endpoint, from the node", Client: "node", Target: "lb/4:80", Want: "dropped", Features: []string{"external-policy-local", "load-balancer"}, Promised: "r"},
 
 	{Name: "internal policy Local", Client: "c", Target: "cluster/10:80", Want: "a", Source: "itself", Features: []string{"internal-policy-local", "cluster-ip"}},
 	{Name: "internal policy Local, from the node", Client: "node", Target: "cluster/10:80", Want: "a", Features: []string{"internal-policy-local", "cluster-ip"}},
@@ -92,7 +92,7 @@ var Cases = []Case{
 
 	{Name: "program of the host", Client: "client", Target: "node:2222", Want: "host", Features: []string{"host-isolation"}},
 	{Name: "program of the host, at a cluster IP", Client: "client", Target: "cluster/1:2222", Want: "refused", Features: []string{"host-isolation"}, Promised: Blocked},
-	{Name: "program of the host, at a load balancer IP", Client: "client", Target: "lb/1:2222", Want: "refused", NFTables: "dropped", Features: []string{"host-isolation"}, Promised: Blocked},
+	{Name: "program of the host, at a load balancer IP", Client: "client", Target: "lb/1:2222", Want: "refused", Features: []string{"host-isolation"}, Promised: Blocked},
 }
 
 // CasesWithFlags depend on flags of the proxy, and are no promises.

@@ -4,13 +4,15 @@ package conformance
 
 import (
 	"os/exec"
+	"slices"
 	"testing"
 
+	"github.com/hitless/hitless/internal/routing"
 	"github.com/hitless/hitless/suites"
 )
 
-// examined is the report of the program about a subject, of which one spec fails.
-func examined(t *testing.T, subject, focus string) *Report {
+// examined is the report of the program about a subject. The program must end with this exit code.
+func examined(t *testing.T, exit int, subject string, selection ...string) *Report {
 	t.Helper()
 	program, err := suites.Program()
 	if err != nil {
@@ -18,24 +20,61 @@ func examined(t *testing.T, subject, focus string) *Report {
 	}
 	t.Cleanup(func() { _ = suites.RemoveProgram() })
 	dir := t.TempDir()
-	cmd := exec.Command(program, "conformance", "--subject", subject, "--out", dir, "--focus", "^conformance a Service proxy ("+focus+"):")
+	cmd := exec.Command(program, append([]string{"conformance", "--subject", subject, "--out", dir}, selection...)...)
 	out, err := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != 1 {
-		t.Fatalf("exit code %d, want 1: %v: %s", code, err, out)
+	if code := cmd.ProcessState.ExitCode(); code != exit {
+		t.Fatalf("exit code %d, want %d: %v: %s", code, exit, err, out)
 	}
 	return readReport(t, dir)
 }
 
-// The program examines the bundled proxier in a lab: it keeps its promises, and breaks the one that docs/proxier.md explains.
+// focus selects the specs whose names match a regular expression.
+func focus(names string) string { return "--focus=^conformance a Service proxy (" + names + "):" }
+
+// The program examines the bundled proxier in a lab: it keeps its promises, and breaks those that docs/proxier.md explains.
 func TestTheProgramExaminesTheBundledProxier(t *testing.T) {
-	r := examined(t, "bundled", "quiet new|ipv4 cluster IP|ipv4 policy Local, from a pod|cost of a change, .*")
-	for name, want := range map[string]State{"quiet new": Passed, "ipv4 cluster IP": Passed, "ipv4 policy Local, from a pod": Failed,
-		"cost of a change, time": Passed, "cost of a change, CPU": Passed} {
-		if got := stateOfSpec(t, r, name); got.State != want || len(got.HistorySha256) != 64 {
-			t.Errorf("%s is %s, want %s: %+v", name, got.State, want, got)
-		}
-	}
+	t.Parallel()
+	r := examined(t, 1, "bundled", focus("quiet new|cost of a change, .*|ipv4 .*"))
+	expectFailures(t, r, func(s Spec) bool { return s.Deviates })
 	if r.Implementation.Name != "bundled" || r.Program == "" || r.Site.ControlPlane != "replay" {
 		t.Errorf("the report is about %+v at %+v with %q", r.Implementation, r.Site, r.Program)
+	}
+}
+
+// kube-proxy validates the routing specs: in mode nftables it keeps all promises, and in mode ipvs it breaks those that its source explains.
+func TestTheProgramExaminesKubeProxy(t *testing.T) {
+	for mode, exit := range map[string]int{"nftables": 0, "ipvs": 1} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			expectFailures(t, examined(t, exit, "kube-proxy@v1.37.1/"+mode, focus("ipv4 .*")), func(s Spec) bool {
+				return mode == "ipvs" && slices.Contains(brokenByIPVS(), s.check)
+			})
+		})
+	}
+}
+
+// brokenByIPVS are the names of the checks that kube-proxy fails in mode ipvs.
+func brokenByIPVS() (names []string) {
+	for _, q := range routing.Cases {
+		if q.IPVS != "" && !q.Own {
+			names = append(names, q.Name)
+		}
+	}
+	return names
+}
+
+// expectFailures requires that exactly these specs of a report failed. All others passed, and each has the hash of its run.
+func expectFailures(t *testing.T, r *Report, fails func(Spec) bool) {
+	t.Helper()
+	all := Catalog()
+	for _, got := range r.Specs {
+		i := slices.IndexFunc(all, func(s Spec) bool { return s.Name == got.Name })
+		want := Passed
+		if fails(all[i]) {
+			want = Failed
+		}
+		if got.State != want || len(got.HistorySha256) != 64 {
+			t.Errorf("%s is %s, want %s: %+v", got.Name, got.State, want, got)
+		}
 	}
 }

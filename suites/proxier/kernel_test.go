@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,12 +31,9 @@ var (
 	seed = flag.Int64("guest.seed", 1, "seed of the guest, which shifts its timing")
 )
 
-// packages have netns tests that need IPVS. contract has its own guest, since new network namespaces inherit sysctls
-// of the first one, which other tests change.
-var (
-	packages = []string{"proxier/linux", "proxier/engine", "proxier", "suites/proxier/migration"}
-	contract = []string{"suites/proxier/contract"}
-)
+// packages have netns tests that need IPVS, and run in this order. contract is the first, since new network namespaces inherit sysctls
+// of the guest's own one, which other tests change.
+var packages = []string{"suites/proxier/contract", "proxier/linux", "proxier/engine", "proxier", "suites/proxier/migration"}
 
 // smoke matches the tests of `make smoke`: connections through virtual servers, and the effect of changes on them.
 const smoke = "ThroughIPVS|BusyConnections|UDPFlowsFollow"
@@ -43,23 +41,13 @@ const smoke = "ThroughIPVS|BusyConnections|UDPFlowsFollow"
 // kubeProxy is the kube-proxy that the migration and contract tests use.
 var kubeProxy = build.Target{Name: "kube-proxy", Version: "v1.37.1"}
 
-func TestOnTheRealKernel(t *testing.T) { runInGuest(t, packages) }
-
-func TestContract(t *testing.T) {
-	if smokeOnly() {
-		t.Skip("not part of make smoke: it takes more than a minute")
-	}
-	runInGuest(t, contract)
-}
-
 func smokeOnly() bool { return suites.Selected(suites.Smoke) && !suites.RunsUnlabeled() }
 
-// runInGuest runs the tests of packages in a guest; all must pass.
-func runInGuest(t *testing.T, packages []string) {
-	t.Helper()
+// The tests of packages run in a guest; all must pass.
+func TestOnTheRealKernel(t *testing.T) {
 	result := regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): `)
 	counts := map[string]int{}
-	console := boot(t, packages, func(line string) {
+	console := boot(t, func(line string) {
 		if m := result.FindStringSubmatch(line); m != nil {
 			counts[m[1]]++
 		}
@@ -79,9 +67,9 @@ func runInGuest(t *testing.T, packages []string) {
 }
 
 // boot runs the tests in a guest and returns the last lines of its console.
-func boot(t *testing.T, packages []string, line func(string)) []string {
+func boot(t *testing.T, line func(string)) []string {
 	t.Helper()
-	image, kernel := image(t, packages)
+	image, kernel := image(t)
 	tests := *only
 	if tests == "" && smokeOnly() {
 		tests = smoke
@@ -120,7 +108,7 @@ func closed(o *vm.Outcome) []string {
 }
 
 // image packs the test programs and the programs that they and the guest need.
-func image(t *testing.T, packages []string) (*vm.Image, vm.Kernel) {
+func image(t *testing.T) (*vm.Image, vm.Kernel) {
 	t.Helper()
 	dir, err := cache.Dir()
 	if err != nil {
@@ -147,14 +135,14 @@ func image(t *testing.T, packages []string) (*vm.Image, vm.Kernel) {
 		t.Fatal(err)
 	}
 	img.Add("/usr/bin/kube-proxy", built[0].Path, 0o755)
-	for _, name := range packages {
+	for i, name := range packages {
 		file := filepath.Join(t.TempDir(), "tests")
 		build := exec.Command("go", "test", "-c", "-trimpath", "-tags", "netns", "-o", file, "github.com/hitless/hitless/"+name)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("building the tests of %s: %v: %s", name, err, out)
 		}
-		img.Add(filepath.Join(guest.TestsDir, strings.ReplaceAll(name, "/", "-")), file, 0o755)
+		img.Add(filepath.Join(guest.TestsDir, fmt.Sprint(i, "-", strings.ReplaceAll(name, "/", "-"))), file, 0o755)
 	}
 	return img, kernel
 }
