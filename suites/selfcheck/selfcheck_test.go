@@ -59,8 +59,12 @@ var _ = BeforeSuite(func() {
 	if !suites.RunsUnlabeled() {
 		return
 	}
-	for seed := range int64(2) {
-		deadSeeds = append(deadSeeds, dies(fmt.Sprintf("dead-%d", 2+seed), site.LabOptions{}, 2+seed, "each"))
+	others := []int64{2}
+	if suites.Selected(suites.Nightly) {
+		others = append(others, 3)
+	}
+	for _, seed := range others {
+		deadSeeds = append(deadSeeds, dies(fmt.Sprint("dead-", seed), site.LabOptions{}, seed, "each"))
 	}
 	onHost = suites.Start(ctx, dir, "dead-on-host-run", run.Options{Scenario: "restart", LabOptions: site.LabOptions{ControlPlane: "replay", Kernel: "host",
 		Nodes: 2, Subject: "exec:" + buildDead(dir)}, Seed: 1, Rate: 10, Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "1", "baseline": "20s",
