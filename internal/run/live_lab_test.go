@@ -84,30 +84,9 @@ func judged(t *testing.T, scenario string, way ...string) (*analysis.Report, int
 	return r, run.ProcessState.ExitCode()
 }
 
-// A run with only the lab's kubeconfig has the verdict of a run inside: pass for a rollout, and fail for a proxy without the fallback to
-// terminating endpoints, with the old pod's termination as cause. The real clock needs a CPU that nothing else uses: an invalid run fails the test.
-func TestLiveVerdictsEqualLabVerdicts(t *testing.T) {
-	for subject, want := range map[string]analysis.Verdict{"kube-proxy@v1.26.0/iptables": analysis.Pass, "kube-proxy@v1.25.3/iptables": analysis.Fail} {
-		t.Run(subject, func(t *testing.T) {
-			kubeconfig := labUp(t, subject)
-			r, exit := judged(t, "rollout --set rollouts=1 --kubeconfig "+kubeconfig, "lab", "shell", "--kubeconfig", kubeconfig, "--", program)
-			if r.Verdict != want || exit != want.ExitCode() {
-				t.Fatalf("%s with exit code %d, want %s: %s", r.Verdict, exit, want, strings.Join(r.Reasons, "; "))
-			}
-			if want == analysis.Fail && (r.Unexplained.Share > 0.1 || !strings.Contains(r.Sentence(), "started terminating")) {
-				t.Errorf("%.0f %% of the losses are unexplained; the report says: %s", 100*r.Unexplained.Share, r.Sentence())
-			}
-			left, err := exec.Command(program, "clean", "--kubeconfig", kubeconfig, "--dry-run").CombinedOutput()
-			if err != nil || !strings.Contains(string(left), "nothing is left") {
-				t.Errorf("the run left %s (%v)", left, err)
-			}
-		})
-	}
-}
-
-// A killed run leaves its namespace, which `hitless clean` deletes.
-func TestCleanAfterAKill(t *testing.T) {
-	kubeconfig := labUp(t, "kube-proxy@v1.37.1/nftables")
+// cleanAfterAKill kills a run. It leaves its namespace, which `hitless clean` deletes.
+func cleanAfterAKill(t *testing.T, kubeconfig string) {
+	t.Helper()
 	run := exec.Command(program, "run", "quiet", "--kubeconfig", kubeconfig, "--out", t.TempDir())
 	var said output
 	run.Stdout, run.Stderr = &said, &said
@@ -126,7 +105,13 @@ func TestCleanAfterAKill(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "deleted the namespace hitless-quiet-") {
 		t.Errorf("%v: %s", err, out)
 	}
-	left, err := exec.Command(program, "clean", "--kubeconfig", kubeconfig).CombinedOutput()
+	wantNothingLeft(t, kubeconfig)
+}
+
+// wantNothingLeft fails the test unless `hitless clean` finds nothing.
+func wantNothingLeft(t *testing.T, kubeconfig string) {
+	t.Helper()
+	left, err := exec.Command(program, "clean", "--kubeconfig", kubeconfig, "--dry-run").CombinedOutput()
 	if err != nil || !strings.Contains(string(left), "nothing is left") {
 		t.Errorf("%v: %s is left", err, left)
 	}
