@@ -57,9 +57,10 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 	HITLESS_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.37.1 | cut -sf2 | grep ^/) HITLESS_OLD_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.25.3 | cut -sf2 | grep ^/) \
 		unshare -rnm $(GO) test -count=1 -tags netns ./internal/routing
 
-browser: ## the report's page in headless Chromium (the package chromium); with npm, axe checks that it is accessible
+browser: ## the pages in headless Chromium, and axe, which checks that they are accessible; installs chromium and npm if they are missing (root)
+	@hack/packages.sh browser
 	@hack/axe.sh
-	$(GO) test -count=1 -tags browser ./reports ./reports/compare -run Browser $$(test -f out/axe/axe.min.js && echo -args -axe=$(CURDIR)/out/axe/axe.min.js)
+	$(GO) test -count=1 -tags browser ./reports ./reports/compare -run Browser -args -axe=$(CURDIR)/out/axe/axe.min.js
 
 results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
 	@hack/results.sh

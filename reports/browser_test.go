@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/testfiles"
@@ -50,6 +51,18 @@ func TestTheBrowserPrintsFewPages(t *testing.T) {
 	}
 }
 
+// The fullest page, whose size does not grow with its attempts, and the page of a day with 240 outages load within a second.
+// The bound is on CPU time: with a CPU for itself, a page from disk takes no longer.
+func TestTheBrowserLoadsLongRunsWithinASecond(t *testing.T) {
+	for name, s := range map[string]*recordtest.Lab{"full": fullLab(), "soak": longSoak(24*time.Hour, 240, 1)} {
+		_, html := pageFrom(t, s.Write(t))
+		took := testfiles.LoadTime(t, testfiles.Write(t, t.TempDir(), name+".html", []byte(html)))
+		if took > time.Second {
+			t.Errorf("the page %q takes %v", name, took)
+		}
+	}
+}
+
 // axe finds nothing serious in the page of a failed and of a passed run.
 func TestTheBrowserFindsThePageAccessible(t *testing.T) {
 	for _, name := range []string{"fail", "pass"} {
@@ -73,5 +86,16 @@ func TestTheBrowserTestSeesRequestsAndErrors(t *testing.T) {
 		if _, said := testfiles.InBrowser(t, writtenPage(t, "fail"), script, 1280); said == "" {
 			t.Errorf("%s: the console says nothing", script)
 		}
+	}
+}
+
+// The twin: work of a script counts.
+func TestTheBrowserTestSeesASlowPage(t *testing.T) {
+	page := func(script string) string {
+		return testfiles.Write(t, t.TempDir(), "page.html", []byte("<!doctype html><title>page</title><script>"+script+"</script>"))
+	}
+	idle, busy := testfiles.LoadTime(t, page("")), testfiles.LoadTime(t, page("let n = 0; for (let i = 0; i < 2e8; i++) n = (n * 31 + i) % 1000003; document.title = n"))
+	if busy < idle+100*time.Millisecond {
+		t.Errorf("a page takes %v, with much to compute %v", idle, busy)
 	}
 }

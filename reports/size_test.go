@@ -9,10 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/record/recordtest"
-	"github.com/hitless/hitless/reports/page"
 )
 
 var (
@@ -24,6 +22,20 @@ var (
 // for as many seconds as there are buckets, and more outages, events and pods than are drawn. More attempts add digits,
 // and nothing else: -args -size-rate=606 -size-say makes the six millions.
 func TestThePageStaysBelowFiveMegabytes(t *testing.T) {
+	s := fullLab()
+	_, html := pageFrom(t, s.Write(t))
+	if *sizeSay {
+		t.Logf("%d attempts: %d bytes", len(s.Attempts), len(html))
+	}
+	if len(html) >= maxPage {
+		t.Errorf("the page of %d attempts has %d bytes", len(s.Attempts), len(html))
+	}
+}
+
+const maxPage = 5_000_000
+
+// fullLab is the worst that a page can be asked to show.
+func fullLab() *recordtest.Lab {
 	const length = 990 * time.Second
 	s := recordtest.NewLab(4)
 	s.Late = func() time.Duration { return 0 }
@@ -53,20 +65,26 @@ func TestThePageStaysBelowFiveMegabytes(t *testing.T) {
 			a.Backend, a.Total = "", 400*time.Microsecond
 		}
 	}
-	h := s.Write(t)
-	r, err := analysis.Build(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var html bytes.Buffer
-	if err := page.Write(&html, r, h); err != nil {
-		t.Fatal(err)
+	return s
+}
+
+// longSoak is a soak with an outage in each of its rollouts. At the rate of a soak an outage is a few attempts.
+func longSoak(length time.Duration, outages int, rate float64) *recordtest.Lab {
+	o := recordtest.Rollout{Seed: 1, Rollouts: outages, Every: length / time.Duration(outages), Rate: rate, NoProof: true}
+	return o.Start(o.Lab())
+}
+
+// A soak of a week with hundreds of outages has a page as small as that of any run.
+func TestTheSoakOfAWeekHasASmallPage(t *testing.T) {
+	r, html := pageFrom(t, longSoak(7*24*time.Hour, 600, 0.5).Write(t))
+	if n := len(r.AllOutages()); n < 500 || r.Run.Duration < 7*24*3600 {
+		t.Fatalf("%d outages in %v s", n, r.Run.Duration)
 	}
 	if *sizeSay {
-		t.Logf("%d attempts: %d bytes", len(s.Attempts), html.Len())
+		t.Logf("%d attempts: %d bytes", r.Totals.Attempts, len(html))
 	}
-	if html.Len() >= 5e6 {
-		t.Errorf("the page of %d attempts has %d bytes", len(s.Attempts), html.Len())
+	if len(html) >= maxPage {
+		t.Errorf("the page has %d bytes", len(html))
 	}
 }
 

@@ -36,8 +36,9 @@ in a namespace of its own that is deleted in the end; with --in-cluster to the o
 the program kind makes for the run, and that is deleted in the end too. Results go to --out: report.html,
 report.json, junit.xml, summary.md, history/, logs/ and host.json, and with --openmetrics openmetrics.txt.
 
-On a terminal the last line shows, about once a second, the run's own time and that of the earlier run in the same folder, dropped and delayed
-connections, the stage, connections per second, and the speed relative to wall time. Elsewhere only phases and steps are shown, a line each.`,
+On a terminal the last line shows, about once a second, the run's own time and its end, dropped and delayed connections,
+the stage, connections per second, and the speed relative to wall time. The end is that of the earlier run in the same folder, or about what
+the plan says. Elsewhere only phases and steps are shown, a line each.`,
 		Example: `  hitless run rollout
   hitless run rollout --set trafficPolicy=Local --set replicas=1 --set terminatingFallback=off
   hitless run rollout --subject kube-proxy@v1.26.0/iptables --seed 7

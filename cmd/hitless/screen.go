@@ -26,7 +26,7 @@ type screen struct {
 	width func() int // of the terminal in letters; 0 without a terminal, where no last line is drawn
 	begin time.Time
 	brief bool // stages of runs are only in the last line
-	// expect is the length of the earlier run in the same folder, which is that of this run as well; 0 without one.
+	// expect is the length of the earlier run in the same folder, which tells more than an estimate; 0 without one.
 	expect time.Duration
 
 	mu    sync.Mutex
@@ -39,6 +39,8 @@ type screen struct {
 type shownRun struct {
 	name        string
 	stage       string         // that was reported last
+	end         time.Duration  // by the plan; 0 where it is unknown
+	about       bool           // end is an estimate
 	first, last progress.Event // measurements; their kind is empty before the first one
 	rate        float64        // attempts per second of the run's own time
 	started     time.Time      // wall time of first
@@ -79,7 +81,7 @@ func (s *screen) report(e progress.Event) {
 		}
 	default:
 		if e.Kind == progress.Stage {
-			s.run(e.Run).stage = e.Text
+			s.run(e.Run).begins(e, s.expect)
 		}
 		if s.brief && e.Run != "" {
 			return
@@ -112,11 +114,30 @@ func (r *shownRun) measured(e progress.Event, wall time.Time) {
 	r.last = e
 }
 
-// text renders a run: its own time, of which expected, its losses, stage and rate, and how fast its time passes in wall time.
-func (r *shownRun) text(now time.Time, expected time.Duration) string {
+// begins keeps a stage, and the end of the run that it tells. The earlier run tells more than an estimate.
+func (r *shownRun) begins(e progress.Event, earlier time.Duration) {
+	r.stage = e.Text
+	switch {
+	case e.End == 0:
+	case e.About && earlier > e.At:
+		r.end, r.about = earlier, false
+	default:
+		r.end, r.about = e.End, e.About
+	}
+}
+
+// text renders a run: its own time and its end, its losses, stage and rate, and how fast its time passes in wall time.
+func (r *shownRun) text(now time.Time, earlier time.Duration) string {
+	end, about := r.end, ""
+	if r.about {
+		about = "about "
+	}
+	if end == 0 {
+		end = earlier
+	}
 	at := fmt.Sprintf("%.0f s", r.last.At.Seconds())
-	if expected >= r.last.At {
-		at = fmt.Sprintf("%.0f of %.0f s", r.last.At.Seconds(), expected.Seconds())
+	if end >= r.last.At {
+		at = fmt.Sprintf("%.0f of %s%.0f s", r.last.At.Seconds(), about, end.Seconds())
 	}
 	text := fmt.Sprintf("%s, %d dropped", at, r.last.Dropped)
 	if r.last.Delayed > 0 {

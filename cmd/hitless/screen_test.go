@@ -108,6 +108,28 @@ func TestLastLineTellsTheLength(t *testing.T) {
 	}
 }
 
+// Without an earlier run the plan tells the length, from the beginning of a phase on. An earlier run tells more than an estimate, and less
+// than the last phase.
+func TestLastLineTellsThePlannedLength(t *testing.T) {
+	s, out, pass := shown(60)
+	for _, c := range []struct {
+		earlier, end time.Duration
+		about        bool
+		want         string
+	}{{0, 131 * time.Second, true, "57 of about 131 s, "}, {120 * time.Second, 131 * time.Second, true, "57 of 120 s, "}, {30 * time.Second, 131 * time.Second, true, "57 of about 131 s, "},
+		{120 * time.Second, 131 * time.Second, false, "57 of 131 s, "}, {0, 40 * time.Second, true, "57 s, "}} {
+		s.expect = c.earlier
+		s.report(progress.Event{Kind: progress.Stage, At: 33 * time.Second, Text: "phase baseline", End: c.end, About: c.about})
+		pass(time.Second)
+		out.Reset()
+		s.report(measurement(57*time.Second, 5700, 12, 0))
+		pass(time.Second)
+		if text := terminal(out.String()); !strings.HasPrefix(text, c.want) || len([]rune(text)) >= 60 {
+			t.Errorf("%+v: %q", c, text)
+		}
+	}
+}
+
 // Where lines are kept, there are only those that stay, and no control characters.
 func TestNoLastLineWithoutTerminal(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/hitless/hitless/analysis/budget"
 	"github.com/hitless/hitless/internal/cache"
@@ -162,6 +164,7 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 	if err := o.checkBudget(plan); err != nil {
 		return nil, err
 	}
+	o.expectEnd(plan)
 	return site.NewLab(ctx, o.call(), o.resolvedLab(plan), plan, spec)
 }
 
@@ -207,6 +210,25 @@ func (o *Options) command() string { return o.LabOptions.Command(o.call()) }
 func (o *Options) report(e progress.Event) {
 	if o.Progress != nil {
 		o.Progress(e)
+	}
+}
+
+// expectEnd adds the planned end of the run to the events with which its phases begin.
+func (o *Options) expectEnd(plan guest.Plan) {
+	report, length := o.Progress, time.Duration(0)
+	if report == nil || guest.Unjudged(plan.Scenario) {
+		return
+	}
+	if o.Timeline != nil {
+		length = o.Timeline.Length()
+	}
+	o.Progress = func(e progress.Event) {
+		if phase, is := strings.CutPrefix(e.Text, "phase "); is && e.Kind == progress.Stage {
+			if left, sure := scenarios.Left(plan.Scenario, phase, plan.Parameters, plan.Nodes, length); left > 0 {
+				e.End, e.About = e.At+left, !sure
+			}
+		}
+		report(e)
 	}
 }
 

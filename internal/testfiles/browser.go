@@ -59,16 +59,12 @@ func UseWith(t *testing.T, file, script string, width int, expected any) {
 // InBrowser opens a page with an added script in headless Chromium. It returns the document afterwards and the console messages.
 func InBrowser(t *testing.T, page, script string, width int) (document, console string) {
 	t.Helper()
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatalf("%v: install the package chromium", err)
-	}
 	dir := t.TempDir()
 	text := string(Read(t, filepath.Dir(page), filepath.Base(page))[0])
 	text = strings.Replace(text, "<style>", `<script>window.faults = []; onerror = function (m) { faults.push(m); };</script><style>`, 1)
 	text = strings.Replace(text, "</body>", "<script>"+script+"</script></body>", 1)
 	file := Write(t, dir, "page.html", []byte(text))
-	out, log := chromium(t, browser, dir, fmt.Sprintf("--window-size=%d,900", width), "--virtual-time-budget=20000", "--dump-dom", "file://"+file)
+	out, log := chromium(t, dir, fmt.Sprintf("--window-size=%d,900", width), "--virtual-time-budget=20000", "--dump-dom", "file://"+file)
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "CONSOLE") {
 			console += line
@@ -79,11 +75,11 @@ func InBrowser(t *testing.T, page, script string, width int) (document, console 
 
 var axeFile = flag.String("axe", "", "axe.min.js of the npm package axe-core, which checks that pages are accessible; `make browser` names it")
 
-// Accessible fails the test for each serious or critical finding of axe in a page, with all of its parts open. Without -axe the test is skipped.
+// Accessible fails the test for each serious or critical finding of axe in a page, with all of its parts open.
 func Accessible(t *testing.T, page string) {
 	t.Helper()
 	if *axeFile == "" {
-		t.Skip("axe needs -axe=FILE; `make browser` fetches axe.min.js and names it")
+		t.Fatal("axe needs -axe=FILE; `make browser` fetches axe.min.js and names it")
 	}
 	axe := strings.ReplaceAll(string(Read(t, filepath.Dir(*axeFile), filepath.Base(*axeFile))[0]), "</script", `<\/script`)
 	said, _ := InBrowser(t, page, axe+`;document.querySelectorAll("details").forEach(function (d) { d.open = true; });
@@ -107,32 +103,42 @@ axe.run({resultTypes: ["violations"]}).then(function (r) {
 // PrintedPages is the number of pages that a print of a page takes.
 func PrintedPages(t *testing.T, page string) int {
 	t.Helper()
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatalf("%v: install the package chromium", err)
-	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "page.pdf")
-	chromium(t, browser, dir, "--no-pdf-header-footer", "--print-to-pdf="+file, "file://"+page)
+	chromium(t, dir, "--no-pdf-header-footer", "--print-to-pdf="+file, "file://"+page)
 	return len(pageOfPDF.FindAll(Read(t, dir, "page.pdf")[0], -1))
 }
 
 var pageOfPDF = regexp.MustCompile(`/Type\s*/Page\b`)
 
 // chromium runs a headless browser with a profile in dir.
-func chromium(t *testing.T, browser, dir string, args ...string) (out, log string) {
+func chromium(t *testing.T, dir string, args ...string) (out, log string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	own := []string{"--headless", "--disable-gpu", "--enable-logging=stderr", "--user-data-dir=" + filepath.Join(dir, "profile")}
-	if os.Getuid() == 0 {
-		own = append(own, "--no-sandbox")
-	}
-	cmd := exec.CommandContext(ctx, browser, append(own, args...)...)
+	cmd := exec.CommandContext(ctx, chromiumPath(t), append(ownArgs(filepath.Join(dir, "profile")), args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}
 	return stdout.String(), stderr.String()
+}
+
+func chromiumPath(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatalf("%v: install the package chromium", err)
+	}
+	return path
+}
+
+// ownArgs are the flags of each headless browser.
+func ownArgs(profile string) []string {
+	args := []string{"--headless", "--disable-gpu", "--enable-logging=stderr", "--user-data-dir=" + profile}
+	if os.Getuid() == 0 {
+		args = append(args, "--no-sandbox")
+	}
+	return args
 }

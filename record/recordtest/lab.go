@@ -318,7 +318,8 @@ type Rollout struct {
 	Rollouts int
 	Rate     float64
 	NoProof  bool
-	Log      *BalancerLog // behind a balancer that terminates connections
+	Every    time.Duration // from one rollout to the next, RolloutFor or longer
+	Log      *BalancerLog  // behind a balancer that terminates connections
 }
 
 const (
@@ -329,7 +330,8 @@ const (
 	CheckOut   = 12300 * time.Millisecond // from the pod's end until the balancer takes its node out
 )
 
-func (o Rollout) settleAt() time.Duration { return ScenarioAt + time.Duration(o.Rollouts)*RolloutFor }
+func (o Rollout) every() time.Duration    { return cmp.Or(o.Every, RolloutFor) }
+func (o Rollout) settleAt() time.Duration { return ScenarioAt + time.Duration(o.Rollouts)*o.every() }
 func (o Rollout) EndAt() time.Duration    { return o.settleAt() + 20*time.Second }
 
 // Lab builds the whole run, but for the attempts of the measured lane: those come with start, so that a test can add
@@ -365,9 +367,9 @@ func (o Rollout) roll(s *Lab) {
 	pod := Pod{Name: "web-5d9f-aaaa1", Node: NodeNames[0], generation: "5d9f", Address: "10.244.1.9", Service: "default/web", Ready: 3 * time.Second, fallback: o.Fallback}
 	s.Balance(WebAddress, 3200*time.Millisecond, pod.Node)
 	for i := range o.Rollouts {
-		at := ScenarioAt + time.Duration(i)*RolloutFor + time.Second
+		at := ScenarioAt + time.Duration(i)*o.every() + time.Second
 		next := Pod{Name: fmt.Sprintf("web-%dc7b-bbbb%d", i, i), Node: NodeNames[(i+1)%3], generation: fmt.Sprintf("%dc7b", i),
-			Address: fmt.Sprintf("10.244.%d.%d", (i+1)%3+1, 10+i), Service: "default/web", Ready: at + 1800*time.Millisecond, fallback: o.Fallback}
+			Address: fmt.Sprintf("10.%d.%d.%d", 244+i/240, (i+1)%3+1, 10+i%240), Service: "default/web", Ready: at + 1800*time.Millisecond, fallback: o.Fallback}
 		s.Step("roll out generation "+strconv.Itoa(i+2), at, at+20*time.Second)
 		s.Event(at+10*time.Millisecond, record.KindRollout, "", "web", "rollout of web begins", "state", "begin", "generation", next.generation)
 		s.Balance(WebAddress, next.Ready+800*time.Millisecond, NodesInOrder(pod.Node, next.Node)...)

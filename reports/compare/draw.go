@@ -83,19 +83,18 @@ const (
 	stripHeight      = 3
 )
 
-// comparedTimeline draws the steps of each subject, then a row for each of its runs. The lost connections of all runs have one
-// scale.
-func (c *Comparison) comparedTimeline(subjects [][]runCourse) (t *chart.Timeline, most int) {
+// comparedTimeline draws the steps of each subject, then a row for each of its runs, and lists what the rows show. The height of a row is
+// the most attempts in one bucket of any run, so that the height of a loss is its share.
+func (c *Comparison) comparedTimeline(subjects [][]runCourse) (t *chart.Timeline, lost []stretch, most int) {
 	t = &chart.Timeline{Axis: comparedAxis(subjects), Height: chart.HeadHeight}
 	t.Ticks = t.Axis.Ticks()
 	counts, drawn := make([][]*chart.Tally, len(subjects)), 0
 	for i, runs := range subjects {
 		for _, r := range runs {
 			n := tallyOf(t, r.course)
-			for k := range n.Dropped {
-				most = max(most, n.Dropped[k]+n.Delayed[k])
-			}
+			most = max(most, slices.Max(n.Attempts))
 			counts[i] = append(counts[i], n)
+			lost = append(lost, stretchesOf(c.Subjects[i].Subject, r.Seed, t.Axis, n)...)
 		}
 	}
 	for i, runs := range subjects {
@@ -113,7 +112,7 @@ func (c *Comparison) comparedTimeline(subjects [][]runCourse) (t *chart.Timeline
 	begun := t.Axis.X(0)
 	t.Bands = []chart.Shape{{X: chart.PlotLeft, Width: units.Tenth(begun - chart.PlotLeft), Height: float64(t.Height), Class: "phase-1", Label: chart.Fitting("before", begun-chart.PlotLeft)},
 		{X: begun, Width: units.Tenth(t.Axis.X(t.Axis.To) - begun), Height: float64(t.Height), Class: "phase-0", Label: "from the beginning of the scenario"}}
-	return t, most
+	return t, lost, most
 }
 
 func tallyOf(t *chart.Timeline, c *course) *chart.Tally {
@@ -168,7 +167,7 @@ func addCourse(t *chart.Timeline, subject string, r runCourse, n *chart.Tally, m
 		x := t.Axis.X(s.From)
 		bars = append(bars, chart.Shape{X: x, Y: height + 2, Width: max(2, units.Tenth(t.Axis.X(s.To)-x)), Height: stripHeight, Class: "step"})
 	}
-	row.Areas = chart.AreasOf(bars, float64(t.Height))
+	row.Areas = append(chart.AreasOf(bars, float64(t.Height)), attempted(t.Axis, n, most, height, t.Height))
 	t.Add(row, chart.RowHeight)
 }
 

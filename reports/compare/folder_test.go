@@ -239,7 +239,7 @@ func TestRunsShareAnAxisThatBeginsWithTheScenario(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &Comparison{Subjects: []Subject{subject("a", 1)}}
-		line, _ := c.comparedTimeline([][]runCourse{{{c.Subjects[0].Runs[0], courseOf(a)}}})
+		line, _, _ := c.comparedTimeline([][]runCourse{{{c.Subjects[0].Runs[0], courseOf(a)}}})
 		return line.Rows, courseOf(a)
 	}
 	early, course := draw(0)
@@ -260,6 +260,45 @@ func TestRunsShareAnAxisThatBeginsWithTheScenario(t *testing.T) {
 	}
 	if dropped == 0 {
 		t.Error("the run dropped nothing")
+	}
+}
+
+// The table beside the drawing has the losses of the runs, and the drawing has their share of the attempts.
+func TestTheDrawingOfAComparisonHasItsLosses(t *testing.T) {
+	dir := comparedFolder(t)
+	c, err := Read(t.Context(), filepath.Join(dir, File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subjects := make([][]runCourse, len(c.Subjects))
+	for i, s := range c.Subjects {
+		for _, r := range s.Runs {
+			a, err := analysisOf(dir, s.Subject, r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			subjects[i] = append(subjects[i], runCourse{r, courseOf(a)})
+		}
+	}
+	line, lost, most := c.comparedTimeline(subjects)
+	dropped := map[string]int{}
+	for _, l := range lost {
+		dropped[fmt.Sprint(l.Subject, l.Seed)] += l.Dropped
+	}
+	for _, s := range c.Subjects {
+		for _, r := range s.Runs {
+			if n := dropped[fmt.Sprint(s.Subject, r.Seed)]; n != r.Dropped {
+				t.Errorf("%s, seed %d: the table has %d dropped, the run %d", s.Subject, r.Seed, n, r.Dropped)
+			}
+		}
+	}
+	if most != 100 {
+		t.Errorf("a full row is %d, of 100 attempts a second", most)
+	}
+	for _, row := range line.Rows {
+		if row.Kind == "run" && !slices.ContainsFunc(row.Areas, func(a chart.Area) bool { return a.Class == "attempted" && a.Outline != "" }) {
+			t.Errorf("%s of %s has no outline of its attempts", row.Name, row.Node)
+		}
 	}
 }
 

@@ -34,7 +34,9 @@ type pageContent struct {
 	Recovery column
 	Timeline *chart.Timeline
 	Unit     string
-	Most     int
+	Most     int // attempts in one bucket of the drawing
+	Lost     []stretch
+	MoreLost int
 	Data     page.Data
 	Style    template.CSS
 	Script   template.JS
@@ -56,7 +58,10 @@ func (c *Comparison) newContent(subjects [][]runCourse) *pageContent {
 	p.Notes = append(slices.Clone(c.Reasons), c.notes()...)
 	p.Seeds, p.Matrix = c.Matrix()
 	p.Rows = c.compareRows()
-	p.Timeline, p.Most = c.comparedTimeline(subjects)
+	p.Timeline, p.Lost, p.Most = c.comparedTimeline(subjects)
+	if p.MoreLost = len(p.Lost) - maxStretches; p.MoreLost > 0 {
+		p.Lost = p.Lost[:maxStretches]
+	}
 	p.Unit = "per second"
 	if step := units.Seconds(p.Timeline.Axis.Step); step > 1 {
 		p.Unit = "in each " + units.MsText(step*1e3)

@@ -82,6 +82,9 @@ type content struct {
 	Middle      int
 }
 
+// Logs reports whether there are logs beside the page: those of the proxies of a cluster.
+func (c *content) Logs() bool { return c.Report.Run.Nodes > 0 }
+
 // Partial reports whether the run ended early, so that its numbers are grey.
 func (c *content) Partial() bool { return c.Report.Early != nil }
 

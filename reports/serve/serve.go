@@ -7,8 +7,10 @@ import (
 	"crypto/ed25519"
 	_ "embed"
 	"fmt"
+	"html"
 	"html/template"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
@@ -32,8 +34,11 @@ var types = map[string]string{
 	reports.SummaryFile: "text/plain; charset=utf-8",
 }
 
-// Handler serves the runs below a folder: the list and the trends at /, a run's reports at /run/PATH/FILE. Each request of the list
-// scans the folder. Symbolic links that lead out of the folder are not followed.
+// logs is the folder of a run whose files are served as text.
+const logs = "logs"
+
+// Handler serves the runs below a folder: the list and the trends at /, a run's reports at /run/PATH/FILE and its logs at
+// /run/PATH/logs/FILE. Each request of the list scans the folder. Symbolic links that lead out of the folder are not followed.
 type Handler struct {
 	root     *os.Root
 	scanner  scanner
@@ -107,11 +112,14 @@ func (h *Handler) serveIndex(w http.ResponseWriter, search string) {
 	_, _ = w.Write(b.Bytes()) // an error means that the client has disconnected
 }
 
-// serveFile sends a file of a run. os.Root refuses paths that leave the folder.
+// serveFile sends a file of a run, or the list of its logs. os.Root refuses paths that leave the folder.
 func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	dir, file := path.Split(name)
 	kind, known := types[file]
-	if !known || name != path.Clean(name) {
+	if dir = path.Clean(dir); !known && path.Base(dir) == logs {
+		dir, kind, known = path.Dir(dir), "text/plain; charset=utf-8", true
+	}
+	if clean := path.Clean(name); !known || name != clean && (file != "" || name != clean+"/") {
 		http.NotFound(w, r)
 		return
 	}
@@ -119,8 +127,12 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string)
 		http.NotFound(w, r)
 		return
 	}
-	if err := h.scanner.damage(path.Clean(dir)); err != nil {
+	if err := h.scanner.damage(dir); err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	if file == "" {
+		h.serveLogs(w, r, dir)
 		return
 	}
 	f, err := h.root.Open(name)
@@ -136,6 +148,25 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string)
 	}
 	w.Header().Set("Content-Type", kind)
 	http.ServeContent(w, r, "", info.ModTime(), io.NewSectionReader(f, 0, info.Size()))
+}
+
+// serveLogs sends the list of a run's logs.
+func (h *Handler) serveLogs(w http.ResponseWriter, r *http.Request, dir string) {
+	entries, err := fs.ReadDir(h.root.FS(), path.Join(dir, logs))
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\"><title>logs of %s</title>\n<h1>Logs of %[1]s</h1>\n<ul>\n", html.EscapeString(dir))
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			fmt.Fprintf(&b, "<li><a href=\"%s\">%s</a></li>\n", link(dir, path.Join(logs, e.Name())), html.EscapeString(e.Name()))
+		}
+	}
+	b.WriteString("</ul>\n</html>\n")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(b.Bytes()) // an error means that the client has disconnected
 }
 
 // link is the address of a run's report.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -177,7 +178,10 @@ func TestNothingButReportsOfRunsIsServed(t *testing.T) {
 	put(t, filepath.Join(outside, reports.PageFile), "secret")
 	put(t, filepath.Join(outside, reports.ReportFile), "secret")
 	put(t, filepath.Join(root, reports.PageFile), "secret") // beside no report.json
-	for link, target := range map[string]string{"link": filepath.Join(outside, "elsewhere"), "up": "..", "a/" + reports.SummaryFile: filepath.Join(outside, reports.PageFile),
+	if err := os.Mkdir(filepath.Join(root, "a", "logs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{"a/logs/out.log": filepath.Join(outside, reports.PageFile), "a/logs/up": "..", "link": filepath.Join(outside, "elsewhere"), "up": "..", "a/" + reports.SummaryFile: filepath.Join(outside, reports.PageFile),
 		"a/" + reports.JUnitFile: "../../" + reports.PageFile} {
 		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
@@ -187,7 +191,8 @@ func TestNothingButReportsOfRunsIsServed(t *testing.T) {
 	for _, target := range []string{"/run/../report.html", "/run/../elsewhere/report.html", "/run/a/../../report.html", "/run/a/../a/report.html", "/run//etc/passwd",
 		"/run/" + outside + "/report.html", "/run/link/report.html", "/run/up/report.html", "/run/a/summary.md", "/run/a/junit.xml", "/run/a/history/attempts.bin",
 		"/run/a/host.json", "/run/a/other.html", "/run/a/", "/run/a", "/run/", "/run", "/a/report.html", "/favicon.ico", "", "/run/report.html", "/run/a\x00/report.html",
-		"/run/a/report.html/", "/run/a/..%2freport.html", `/run/a\..\..\report.html`} {
+		"/run/a/report.html/", "/run/a/..%2freport.html", "/run/a/logs/none.log", "/run/a/logs/../host.json", "/run/a/../a/logs/", "/run/a/logs//", "/run/a/logs/up/other.html",
+		"/run/a/logs/out.log", "/run/a/logs", "/run/logs/", "/run/a/history/logs/", `/run/a\..\..\report.html`} {
 		if w := ask(h, "GET", target, "localhost"); w.Code != 404 || strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "page of") {
 			t.Errorf("%q was answered with %d %s", target, w.Code, w.Body)
 		}
@@ -199,6 +204,60 @@ func TestNothingButReportsOfRunsIsServed(t *testing.T) {
 		if w := ask(h, method, "/run/a/report.html", "localhost"); w.Code != 405 || strings.Contains(w.Body.String(), "page of") {
 			t.Errorf("%s was answered with %d", method, w.Code)
 		}
+	}
+}
+
+// What the page links to is beside it, and is served. A run without a cluster has no logs, and no link to them.
+func TestTheLinksOfThePageLeadSomewhere(t *testing.T) {
+	for name, nodes := range map[string][]string{"lab": {"node-1", "node-2"}, "logs": nil} {
+		s := recordtest.PageLabs()["fail"]
+		s.Run.Nodes = nodes
+		root := t.TempDir()
+		dir := filepath.Join(root, name)
+		if err := os.Rename(filepath.Dir(s.Write(t).Dir()), dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := reports.Seal(dir, nil); err != nil {
+			t.Fatal(err)
+		}
+		if len(nodes) > 0 {
+			if err := os.Mkdir(filepath.Join(dir, "logs"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			put(t, filepath.Join(dir, "logs", "proxy <1>.log"), "it says <b>\n")
+		}
+		h := open(t, root, true)
+		page := ask(h, "GET", "/run/"+name+"/report.html", "localhost").Body.String()
+		links := regexp.MustCompile(`href="([^"#][^":]*)"`).FindAllStringSubmatch(page, -1)
+		if len(links) < 3 || strings.Contains(page, `href="logs/"`) != (len(nodes) > 0) {
+			t.Errorf("%s: the page links to %q", name, links)
+		}
+		for _, l := range links {
+			if _, err := os.Stat(filepath.Join(dir, l[1])); err != nil {
+				t.Error(err)
+			}
+			if w := ask(h, "GET", "/run/"+name+"/"+l[1], "localhost"); w.Code != 200 || w.Body.Len() == 0 {
+				t.Errorf("%s is answered with %d", l[1], w.Code)
+			}
+		}
+	}
+}
+
+// The logs of a run are a list, and each is served as text.
+func TestLogsAreServedAsText(t *testing.T) {
+	root := t.TempDir()
+	aRun{"a", "v1", analysis.Fail, 7, 0}.write(t, root)
+	if err := os.Mkdir(filepath.Join(root, "a", "logs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(root, "a", "logs", "proxy <1>.log"), "it says <b>\n")
+	h := open(t, root, true)
+	if list := ask(h, "GET", "/run/a/logs/", "localhost").Body.String(); !strings.Contains(list, `<a href="/run/a/logs/proxy%20%3C1%3E.log">proxy &lt;1&gt;.log</a>`) {
+		t.Errorf("the list of logs is\n%s", list)
+	}
+	w := ask(h, "GET", "/run/a/logs/proxy <1>.log", "localhost")
+	if w.Code != 200 || w.Body.String() != "it says <b>\n" || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+		t.Errorf("a log is answered with %d, %v and %q", w.Code, w.Header(), w.Body)
 	}
 }
 

@@ -27,5 +27,10 @@
   check(all('.row').filter(function (r) { return r.dataset.group === subject; }).every(function (r) { return !r.classList.contains('dim'); }), 'the filter dims what was chosen');
   choose('');
   check(all('.row.dim').length === 0, 'the filter cannot be undone');
+  const strips = all('.row.run'), table = all('#lost tbody tr');
+  check(strips.every(function (r) { return r.querySelector('path.attempted') && r.querySelector('path.dropped'); }), 'a run that lost connections has no strip of them');
+  check(getComputedStyle($('.row.run path.dropped')).fill.includes('#lost'), 'losses are not hatched');
+  check(new Set(table.map(function (r) { return r.cells[0].textContent + r.cells[1].textContent; })).size === strips.length, 'the table of losses lacks runs');
+  check($('#timeline').getBoundingClientRect().top < $('#difference-title').getBoundingClientRect().top, 'the strips come after the differences');
   document.documentElement.setAttribute('data-faults', JSON.stringify(faults));
 })();
