@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
-first=(attacks cost detection drain museum)
+first=(attacks cost detection)
 rest=()
 for suite in suites/*/; do
   name=$(basename "$suite")

@@ -24,6 +24,7 @@ func fault() Scenario {
 			Replicas.withDefault("3"),
 		},
 		Steps: always([]string{"proxy freeze", "proxy flush", "proxy restore", "proxy thaw"}),
+		Setup: func(p Params) Setup { return Setup{Lasts: faultFor.Of(p)} },
 		Run: func(ctx context.Context, w *World) error {
 			node := nodeChoice.Of(w.Params)
 			if !slices.Contains(w.Nodes, node) {

@@ -14,6 +14,7 @@ func quiet() Scenario {
 		Name:       "quiet",
 		Summary:    "disturbs nothing; the control of all other scenarios",
 		Parameters: []Parameter{quietFor.Parameter, laneParameters()},
+		Setup:      func(p Params) Setup { return Setup{Lasts: quietFor.Of(p)} },
 		Run: func(ctx context.Context, w *World) error {
 			return w.Step(ctx, "disturb nothing", "", func(ctx context.Context) error {
 				return w.Clock.Sleep(ctx, quietFor.Of(w.Params))

@@ -28,6 +28,7 @@ func recreate() Scenario {
 			clusterPolicy,
 		},
 		Steps: always([]string{"object delete", "object apply", "expect balanced"}),
+		Setup: func(p Params) Setup { return Setup{Lasts: noService.Of(p) + p.memberTime()} },
 		Run: func(ctx context.Context, w *World) error {
 			var s corev1.Service
 			if err := w.Cluster.Get(ctx, w.run.main.name, w.namespace(), &s); err != nil {

@@ -30,7 +30,7 @@ func Replay(t *timeline.Timeline) Scenario {
 		Steps:      func(Params) []string { return verbsOf(t) },
 		Lanes:      func(w *World) []LaneSpec { return w.timelineLanes(t) },
 		Setup: func(p Params) Setup {
-			return Setup{Gated: gatedPods.Of(p), BriefCanary: briefCanary.Of(p), Away: t.Away(),
+			return Setup{Gated: gatedPods.Of(p), BriefCanary: briefCanary.Of(p), Away: t.Away(), Lasts: t.Length(),
 				Datagrams: slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return timeline.IsUDP(s.Object) })}
 		},
 		Prepare: func(ctx context.Context, w *World) error {

@@ -35,9 +35,24 @@ func restart() Scenario {
 			Replicas.withDefault("3"),
 		},
 		Steps: restartSteps,
-		Setup: func(p Params) Setup { return Setup{Gated: restartChange.Of(p) == changeReady} },
+		Setup: restartSetup,
 		Run:   func(ctx context.Context, w *World) error { return w.restartEach(ctx) },
 	}
+}
+
+func restartSetup(p Params) Setup {
+	one := downtime.Of(p) + 5*time.Second
+	switch restartChange.Of(p) {
+	case changeDelete:
+		one = max(downtime.Of(p), p.rollTime(1)) + 5*time.Second
+	case changeReady:
+		one += proxySyncTime
+	}
+	setup := Setup{Gated: restartChange.Of(p) == changeReady, Lasts: one}
+	if restartedNodes.Of(p) == "each" {
+		setup.Lasts, setup.PerNode = 0, one
+	}
+	return setup
 }
 
 // restartSteps are those of one restart with these parameters.

@@ -23,6 +23,9 @@ func rollout() Scenario {
 		Summary:    "rolls the Deployment behind the Service, pod by pod",
 		Steps:      always(rollSteps),
 		Parameters: []Parameter{Rollouts.Parameter, laneParameters()},
+		Setup: func(p Params) Setup {
+			return Setup{Lasts: time.Duration(Rollouts.Of(p)) * (p.rollTime(Replicas.Of(p)) + CheckInterval.Of(p))}
+		},
 		Run: func(ctx context.Context, w *World) error {
 			for i := range Rollouts.Of(w.Params) {
 				name := fmt.Sprintf("rollout %d", i+1)

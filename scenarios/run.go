@@ -54,7 +54,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 		return err
 	}
 	begin := w.Clock.Now()
-	w.phase("baseline", record.Phase{Attempts: minAttempts})
+	w.phase(phaseBaseline, record.Phase{Attempts: minAttempts})
 	if err := w.prove(ctx); err != nil {
 		return fmt.Errorf("proving the detector: %w", err)
 	}
@@ -66,7 +66,7 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.Clock.Sleep(ctx, begin+baseline.Of(w.Params)-w.Clock.Now()); err != nil {
 		return err
 	}
-	w.phase("scenario", s.demands(w.Params))
+	w.phase(phaseScenario, s.demands(w.Params))
 	w.run.began = w.Clock.Now()
 	w.writeHead(s)
 	if err := s.Run(ctx, w); err != nil {
@@ -87,7 +87,7 @@ const recoveryTime = 5 * time.Second
 // settle lets traffic flow after the scenario, and begins the recovery check recoveryTime before its end. A check that takes
 // longer goes on without traffic, so that a proxy that does not follow loses no more connections by being checked.
 func (w *World) settle(ctx context.Context, leave func() error) error {
-	w.phase("settle", record.Phase{})
+	w.phase(phaseSettle, record.Phase{})
 	end := w.Clock.Now() + settle.Of(w.Params)
 	if err := w.Clock.Sleep(ctx, max(0, settle.Of(w.Params)-recoveryTime)); err != nil {
 		return err

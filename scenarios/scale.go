@@ -21,6 +21,9 @@ func scale() Scenario {
 			shutdownDelay.withDefault("5s"),
 			GracePeriod.withDefault("10s"),
 		},
+		Setup: func(p Params) Setup {
+			return Setup{Lasts: noService.Of(p) + p.exitDelay() + startTime + 2*p.memberTime()}
+		},
 		Run: func(ctx context.Context, w *World) error {
 			return w.withoutPods(ctx, func(ctx context.Context) error { return w.Clock.Sleep(ctx, noService.Of(w.Params)) })
 		},

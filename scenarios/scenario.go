@@ -38,6 +38,8 @@ type Setup struct {
 	BriefCanary bool // the canary Service is deleted after the proof: over days its health checks would cost more than all the rest
 	// Away is the longest time that a node is without its proxy, where the parameter downtime does not say it.
 	Away time.Duration
+	// Lasts is about how long Run takes, and PerNode what each node adds. Both are 0 where the parameters do not determine it.
+	Lasts, PerNode time.Duration
 }
 
 func (s Scenario) setup(p Params) Setup {

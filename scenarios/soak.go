@@ -70,8 +70,10 @@ func soak() Scenario {
 			RecordMode.Parameter,
 		}),
 		Steps: soakSteps,
-		Setup: func(p Params) Setup { return Setup{BriefCanary: true, Gated: flapRate.Of(p) > 0} },
-		Run:   func(ctx context.Context, w *World) error { return w.soak(ctx) },
+		Setup: func(p Params) Setup {
+			return Setup{BriefCanary: true, Gated: flapRate.Of(p) > 0, Lasts: ChurnFor.Of(p)}
+		},
+		Run: func(ctx context.Context, w *World) error { return w.soak(ctx) },
 	}
 }
 

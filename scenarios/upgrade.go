@@ -34,8 +34,23 @@ func upgrade() Scenario {
 			Replicas.withDefault("3"),
 		},
 		Steps: func(p Params) []string { return slices.Concat(upgradeSteps, stepsAround(p)) },
+		Setup: upgradeSetup,
 		Run:   func(ctx context.Context, w *World) error { return w.upgradeAndRoll(ctx) },
 	}
+}
+
+func upgradeSetup(p Params) (s Setup) {
+	s.PerNode = downtime.Of(p) + upgradeRest.Of(p)
+	if upgradeBack.Of(p) {
+		s.PerNode *= 2
+	}
+	if rollAtEnd.Of(p) {
+		s.Lasts += p.rollTime(Replicas.Of(p))
+	}
+	if emptyFirst.Of(p) {
+		s.Lasts += upgradeRest.Of(p) + p.exitDelay() + startTime
+	}
+	return s
 }
 
 // upgradeLive is upgrade for a DaemonSet: it gets another image, and its controller replaces its pods.

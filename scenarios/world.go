@@ -167,6 +167,13 @@ func (w *World) Step(ctx context.Context, name, node string, f func(ctx context.
 	return nil
 }
 
+// The phases of a run.
+const (
+	phaseBaseline = "baseline"
+	phaseScenario = "scenario"
+	phaseSettle   = "settle"
+)
+
 func (w *World) phase(name string, demands record.Phase) {
 	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: name, Text: "phase " + name, Body: demands})
 }

@@ -49,7 +49,10 @@ type announcer struct {
 
 // Event records an event.
 func (a announcer) Event(e record.Event) {
-	if e.Kind() == record.KindPhase || e.Kind() == record.KindStep {
+	switch e.Kind() {
+	case record.KindPhase:
+		a.console.report(progress.Event{Kind: progress.Stage, At: a.console.now(), Text: e.Text, Phase: e.Object})
+	case record.KindStep:
 		a.console.stage(e.Text)
 	}
 	a.recorder.Event(e)

@@ -43,7 +43,7 @@ func TestTheConsoleReportsStagesAndCheckpoints(t *testing.T) {
 		e, _ := progress.Parse(line)
 		got = append(got, e)
 	}
-	want := []progress.Event{{Kind: progress.Stage, At: 3 * time.Second, Text: "phase settle"}, {Kind: progress.Checkpoint, At: 3 * time.Second, Text: "checkpoint 1h"}}
+	want := []progress.Event{{Kind: progress.Stage, At: 3 * time.Second, Text: "phase settle", Phase: "settle"}, {Kind: progress.Checkpoint, At: 3 * time.Second, Text: "checkpoint 1h"}}
 	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("%+v, want %+v", got, want)
 	}

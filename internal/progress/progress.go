@@ -29,7 +29,9 @@ type Event struct {
 	Run  string        `json:"-"`            // name of the run where several go on at once, else empty
 	At   time.Duration `json:"at,omitempty"` // ns since the start of the run, by the run's clock; 0 for messages of the host
 	Text string        `json:"text,omitempty"`
-	// End is when the run ends, by its plan: with the beginnings of phases, and 0 where that is unknown. About says that it is an estimate.
+	// Phase is the name of a phase that begins, and empty for other events.
+	Phase string `json:"phase,omitempty"`
+	// End is when the run ends, by its plan: with the beginning of a phase, and 0 where that is unknown. About says that it is an estimate.
 	End   time.Duration `json:"-"`
 	About bool          `json:"-"`
 	Counts

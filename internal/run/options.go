@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/hitless/hitless/analysis/budget"
 	"github.com/hitless/hitless/internal/cache"
@@ -155,6 +153,9 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 		}
 		live := *o.Live
 		live.Nodes = o.Nodes
+		if s, params, err := scenarios.Select(o.Scenario, site.LiveOffers, o.Set); err == nil { // NewCluster reports the error
+			o.expectEnd(s, params, o.Nodes)
+		}
 		return site.NewCluster(o.call(), live)
 	}
 	plan, spec, err := o.plan()
@@ -164,7 +165,6 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 	if err := o.checkBudget(plan); err != nil {
 		return nil, err
 	}
-	o.expectEnd(plan)
 	return site.NewLab(ctx, o.call(), o.resolvedLab(plan), plan, spec)
 }
 
@@ -214,17 +214,14 @@ func (o *Options) report(e progress.Event) {
 }
 
 // expectEnd adds the planned end of the run to the events with which its phases begin.
-func (o *Options) expectEnd(plan guest.Plan) {
-	report, length := o.Progress, time.Duration(0)
-	if report == nil || guest.Unjudged(plan.Scenario) {
+func (o *Options) expectEnd(s scenarios.Scenario, p scenarios.Params, nodes int) {
+	report := o.Progress
+	if report == nil {
 		return
 	}
-	if o.Timeline != nil {
-		length = o.Timeline.Length()
-	}
 	o.Progress = func(e progress.Event) {
-		if phase, is := strings.CutPrefix(e.Text, "phase "); is && e.Kind == progress.Stage {
-			if left, sure := scenarios.Left(plan.Scenario, phase, plan.Parameters, plan.Nodes, length); left > 0 {
+		if e.Phase != "" {
+			if left, sure := s.Left(e.Phase, p, nodes); left > 0 {
 				e.End, e.About = e.At+left, !sure
 			}
 		}

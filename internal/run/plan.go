@@ -56,6 +56,7 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err := spec.CheckFamily(params.Family()); err != nil {
 		return p, spec, UsageError{Reason: err}
 	}
+	o.expectEnd(s, params, o.Nodes)
 	p.Next, err = o.next(params, spec)
 	return p, spec, err
 }

@@ -136,7 +136,10 @@ type announcer struct {
 
 // Event records an event.
 func (a announcer) Event(e record.Event) {
-	if e.Kind() == record.KindPhase || e.Kind() == record.KindStep {
+	switch e.Kind() {
+	case record.KindPhase:
+		a.report(progress.Event{Kind: progress.Stage, At: e.At, Text: e.Text, Phase: e.Object})
+	case record.KindStep:
 		a.report(progress.Event{Kind: progress.Stage, At: e.At, Text: e.Text})
 	}
 	a.Recorder.Event(e)
