@@ -207,6 +207,7 @@ func TestFilesAreRegular(t *testing.T) {
 		{"gate . --budget " + pipe, "is a named pipe"},
 		{"run rollout --budget " + pipe, "is a named pipe"},
 		{"gate . --budget " + large, "more than 1 MB"},
+		{"report serve " + pipe, "give a folder with runs"},
 		{"run rollout --kubeconfig " + pipe, "is a named pipe"},
 		{"run rollout --kubeconfig " + kubeconfig, "is a named pipe"},
 		{"run rollout --kubeconfig " + twice, ":2: clusters is given twice"},
