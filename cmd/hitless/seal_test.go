@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -137,4 +139,32 @@ func TestASecondRunInTheSameFolder(t *testing.T) {
 		t.Errorf("the folder is not free again:\n%s", text)
 	}
 	said(t, 3, "report", dir)
+}
+
+// A named pipe in the folder of a run, whose reader would wait for a writer, ends a call at once. The run's own record must be of regular files.
+func TestFilesOfARunAreRegular(t *testing.T) {
+	budget := testfiles.Write(t, t.TempDir(), "budget.yaml", []byte("dropped: 10\n"))
+	for _, sealed := range []bool{true, false} {
+		for _, name := range []string{"history/run.json", "history/events.ndjson", "history/attempts.bin", reports.HostFile, reports.ReportFile, record.SealFile} {
+			dir := t.TempDir()
+			writeRun(t, dir)
+			if !sealed {
+				_ = os.Remove(filepath.Join(dir, record.SealFile)) // it may be the pipe's place
+			}
+			pipe := filepath.Join(dir, name)
+			_ = os.Remove(pipe)
+			if err := unix.Mkfifo(pipe, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range [][]string{{"report", dir, "--format", "json"}, {"gate", dir, "--budget", budget}, {"report", dir}} {
+				code, out, errs := executed(args...)
+				if strings.HasPrefix(name, record.HistoryDir) && (code != exitInvalid || !strings.Contains(errs, filepath.Base(name)+" is no regular file")) {
+					t.Errorf("hitless %q, sealed %t, %s is a named pipe: exit %d\n%s%s", args[:1], sealed, name, code, out, errs)
+				}
+				if strings.Contains(out+errs, "PASS") {
+					t.Errorf("hitless %q, sealed %t, %s is a named pipe: it passes", args[:1], sealed, name)
+				}
+			}
+		}
+	}
 }
