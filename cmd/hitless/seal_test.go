@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites/conformance"
 )
 
 // keyFiles writes an ed25519 key as openssl does, and an RSA key.
@@ -125,10 +126,12 @@ func TestASecondRunInTheSameFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"probe 127.0.0.1:1", "watch start 127.0.0.1:1", "soak", "museum run k8s-85643 k8s-71515",
-		"compare restart --subject bundled --subject kube-proxy@v1.37.1/ipvs"} {
+	timeline := testfiles.Write(t, t.TempDir(), "end.timeline", []byte("hitless timeline 1\n+0s end\n"))
+	for _, command := range []string{"run quiet", "replay " + timeline, "probe 127.0.0.1:1", "watch start 127.0.0.1:1", "soak", "museum run k8s-85643 k8s-71515",
+		"compare restart --subject bundled --subject kube-proxy@v1.37.1/ipvs", "conformance", "bench-proxier"} {
 		// As a process of its own: a watch starts its program again.
-		if code, text := call(t, append(strings.Fields(command), "--out", dir)...); code != exitUsage || !strings.Contains(text, "hitless run rollout --seed 7") {
+		code, text := call(t, append(strings.Fields(command), "--out", dir)...)
+		if code != exitUsage || !strings.Contains(text, "hitless run rollout --seed 7") || strings.Contains(text, conformance.PageFile) {
 			t.Errorf("%s: exit %d:\n%s", command, code, text)
 		}
 	}
