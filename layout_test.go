@@ -73,7 +73,7 @@ var importRules = []importRule{
 		reason: "a site prepares, drives and collects, and does not know which scenario runs"},
 	{tree: "internal/run", imports: []string{"record", "scenarios", "analysis", "reports", "lab", "cluster", "internal/bench", "internal/cache", "internal/guest", "internal/input", "internal/progress", "internal/recording", "internal/site"},
 		tests: []string{"probes"}, reason: "one run, from the options to the verdict"},
-	{tree: "cmd", imports: []string{"record", "probes", "scenarios", "analysis", "reports", "proxier", "lab", "internal/bench", "internal/cache", "internal/clusterwatch", "internal/flags", "internal/guest", "internal/progress", "internal/run", "internal/site", "suites/conformance"},
+	{tree: "cmd", imports: []string{"record", "probes", "scenarios", "analysis", "reports", "proxier", "lab", "internal/bench", "internal/cache", "internal/clusterwatch", "internal/flags", "internal/guest", "internal/input", "internal/progress", "internal/run", "internal/site", "suites/conformance"},
 		reason: "commands and flags"},
 	{tree: "suites", imports: []string{"record", "analysis", "reports", "proxier", "lab", "internal/cache", "internal/progress", "internal/run"},
 		tests: []string{"scenarios", "internal/bench", "internal/guest", "internal/routing", "internal/site"}, reason: "specs use the programs as their users do"},

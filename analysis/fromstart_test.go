@@ -57,6 +57,8 @@ func TestASubjectThatIsFaultyFromTheStartFails(t *testing.T) {
 			want:   Fail, reason: "nothing but the subject differs on node-1"},
 		{name: "everything failed", before: []func(*recordtest.Lab){drop(recordtest.Fault{AnyLane: true, From: at, To: at + 100*time.Millisecond, Class: record.ConnectTimeout})},
 			want: Invalid, reason: "--set direct=on also probes the pods"},
+		{name: "nothing ever answered", before: []func(*recordtest.Lab){drop(recordtest.Fault{AnyLane: true, To: time.Hour, Class: record.ConnectTimeout})},
+			want: Invalid, reason: "the baseline is not clean"},
 		{name: "everything failed but the pods", before: []func(*recordtest.Lab){drop(recordtest.Fault{AnyLane: true, From: at, To: at + 100*time.Millisecond, Class: record.ConnectTimeout})},
 			after: []func(*recordtest.Lab){direct(time.Hour)}, want: Fail, reason: "at their own addresses at the same moments"},
 		{name: "the pods failed, too", before: []func(*recordtest.Lab){drop(short)}, after: []func(*recordtest.Lab){direct(at - 40*time.Millisecond)},

@@ -438,7 +438,7 @@ func WriteJSON(w io.Writer, r *Report) error {
 
 // Read reads a report.json of a version that this program knows.
 func Read(file string) (*Report, error) {
-	data, err := os.ReadFile(file)
+	data, err := record.ReadFile(os.DirFS(filepath.Dir(file)), filepath.Base(file))
 	if err != nil {
 		return nil, fmt.Errorf("reading the report: %w", err)
 	}

@@ -119,7 +119,12 @@ func (h *History) open(folder fs.FS, key ed25519.PublicKey) (err error) {
 		}
 	}
 	h.Seal, h.unsealed = seal, seal == nil
-	err = h.readRun()
+	if h.unsealed {
+		err = h.checkRegular()
+	}
+	if err == nil {
+		err = h.readRun()
+	}
 	switch {
 	case h.unsealed && (errors.As(err, new(*json.SyntaxError)) || errors.As(err, new(*json.UnmarshalTypeError))):
 		return &DamageError{h.folderOrDir(), noSeal + "; " + err.Error()}
@@ -127,6 +132,28 @@ func (h *History) open(folder fs.FS, key ed25519.PublicKey) (err error) {
 		return &DamageError{h.folderOrDir(), noSeal + ", so it has no signature"}
 	}
 	return err
+}
+
+// checkRegular finds what no seal has checked: a file that another program would have to end.
+func (h *History) checkRegular() error {
+	for _, name := range hashedFiles {
+		if info, err := fs.Stat(h.files, name); err == nil && !info.Mode().IsRegular() {
+			return &DamageError{h.folderOrDir(), noSeal + "; " + name + " is no regular file"}
+		}
+	}
+	return nil
+}
+
+// ReadFile is fs.ReadFile of a regular file. A named pipe is an error, since its reader would wait for a writer.
+func ReadFile(files fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(files, name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", name)
+	}
+	return fs.ReadFile(files, name)
 }
 
 func (h *History) readRun() error {
@@ -284,7 +311,7 @@ func (h *History) Origin() (Origin, error) {
 
 // repeat is the command in host.json beside the history, which has paths of the machine; empty if there is none.
 func (h *History) repeat() string {
-	data, err := os.ReadFile(filepath.Join(filepath.Dir(h.dir), "host.json"))
+	data, err := ReadFile(os.DirFS(filepath.Dir(h.dir)), "host.json")
 	var host struct {
 		Repeat string `json:"repeat"`
 	}

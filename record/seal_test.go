@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -275,6 +277,37 @@ func TestASignatureIsOfTheWholeSeal(t *testing.T) {
 	}
 	if _, err := OpenSigned(dir, public); !IsDamaged(err) || !strings.Contains(err.Error(), "signature") {
 		t.Errorf("%v", err)
+	}
+}
+
+// BenchmarkSeal seals the record of a run of two minutes with one lane at 100 per second, and one of six million attempts.
+func BenchmarkSeal(b *testing.B) {
+	for _, attempts := range []int{11_600, 6_000_000} {
+		b.Run(fmt.Sprint(attempts), func(b *testing.B) {
+			dir := b.TempDir()
+			w, err := NewHistoryWriter(filepath.Join(dir, HistoryDir), Run{Scenario: "rollout", Seed: 1, Clock: "virtual", Nodes: []string{"node-1"}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range attempts {
+				at := time.Duration(i) * 10 * time.Millisecond
+				w.Attempt(Attempt{Seq: uint64(i), Intended: at, Start: at, Class: OK, Total: time.Millisecond, Backend: "web-1", Source: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}), 40000)})
+			}
+			if err := w.Close(); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				_, s, err := SealHistory(dir, Sealed{Verdict: "pass", Attempts: attempts}, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				size := int64(0)
+				for _, f := range s.Files {
+					size += f.Bytes
+				}
+				b.SetBytes(size)
+			}
+		})
 	}
 }
 

@@ -7,13 +7,11 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
-	"io"
-	"os"
 )
 
-// SigningKey reads a private ed25519 key from a PEM file (PKCS #8), as `openssl genpkey -algorithm ed25519` writes it.
-func SigningKey(file string) (ed25519.PrivateKey, error) {
-	kind, der, err := readKey(file)
+// SigningKey parses a private ed25519 key in a PEM file (PKCS #8), as `openssl genpkey -algorithm ed25519` writes it. file is its name in errors.
+func SigningKey(file string, text []byte) (ed25519.PrivateKey, error) {
+	kind, der, err := parseKey(file, text)
 	if err != nil {
 		return nil, err
 	}
@@ -31,9 +29,9 @@ func SigningKey(file string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// VerifyingKey reads a public ed25519 key from a PEM file (PKIX), as `openssl pkey -in KEY -pubout` writes it.
-func VerifyingKey(file string) (ed25519.PublicKey, error) {
-	kind, der, err := readKey(file)
+// VerifyingKey parses a public ed25519 key in a PEM file (PKIX), as `openssl pkey -in KEY -pubout` writes it. file is its name in errors.
+func VerifyingKey(file string, text []byte) (ed25519.PublicKey, error) {
+	kind, der, err := parseKey(file, text)
 	if err != nil {
 		return nil, err
 	}
@@ -51,19 +49,9 @@ func VerifyingKey(file string) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// readKey returns the kind and content of the first PEM block of a file.
-func readKey(file string) (kind string, der []byte, err error) {
-	const most = 64 << 10
-	f, err := os.Open(file)
-	if err != nil {
-		return "", nil, fmt.Errorf("reading the key: %w; give a PEM file", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most))
-	if err != nil {
-		return "", nil, fmt.Errorf("reading the key: %w; give a PEM file", err)
-	}
-	block, _ := pem.Decode(data)
+// parseKey returns the kind and content of the first PEM block of a file.
+func parseKey(file string, text []byte) (kind string, der []byte, err error) {
+	block, _ := pem.Decode(text)
 	if block == nil {
 		return "", nil, fmt.Errorf("the key %s is no PEM file; `openssl genpkey -algorithm ed25519 -out FILE` makes one", file)
 	}

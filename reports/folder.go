@@ -55,7 +55,7 @@ func ReadSealed(folder fs.FS, name string, key ed25519.PublicKey) (*analysis.Rep
 	if err != nil {
 		return nil, nil, err
 	}
-	data, err := fs.ReadFile(folder, ReportFile)
+	data, err := record.ReadFile(folder, ReportFile)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the report: %w", err)
 	}
@@ -79,7 +79,7 @@ func ReadSealed(folder fs.FS, name string, key ed25519.PublicKey) (*analysis.Rep
 // StartedAt tells when the run in a folder was started, from its host.json. One that was written before it had a field for
 // that tells it by its own age: it is written when the run has ended. Without a host.json the time is zero.
 func StartedAt(folder fs.FS) (time.Time, error) {
-	data, err := fs.ReadFile(folder, HostFile)
+	data, err := record.ReadFile(folder, HostFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return time.Time{}, nil
 	}

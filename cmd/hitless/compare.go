@@ -31,7 +31,7 @@ reference fails only a budget that --budget gives.`,
 				return err
 			}
 			var err error
-			if asked.Key, err = verifyingKey(verify); err != nil {
+			if asked.Key, err = verifyingKey(cmd.Context(), verify); err != nil {
 				return err
 			}
 			c, err := run.Compare(cmd.Context(), o, asked)

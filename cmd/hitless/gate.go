@@ -38,7 +38,7 @@ All seals are checked first. Nothing is written. Exit codes: 0, pass; 1, fail, o
 			if b == nil && !comparison {
 				return errors.New("which budget? name its file with --budget FILE: docs/budgets.md (only a folder with " + compare.File + " needs none)")
 			}
-			key, err := verifyingKey(verify)
+			key, err := verifyingKey(cmd.Context(), verify)
 			if err != nil {
 				return err
 			}

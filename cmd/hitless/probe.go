@@ -97,13 +97,10 @@ func oneTarget(_ *cobra.Command, args []string) error {
 func fillSession(o *session.Options, cmd *cobra.Command, name string, args []string, source, sign string) (err error) {
 	o.Target = args[0]
 	o.Command = "hitless " + strings.Join(commandLine(cmd, name, strings.Fields(args[0])), " ")
-	if o.Source, err = prefix(source); err != nil || sign == "" {
-		return err
+	if o.Source, err = prefix(source); err == nil {
+		o.Sign, err = signingKey(cmd.Context(), sign)
 	}
-	if o.Sign, err = record.SigningKey(sign); err != nil {
-		return fmt.Errorf("--sign: %w", err)
-	}
-	return nil
+	return err
 }
 
 func prefix(text string) (netip.Prefix, error) {

@@ -78,7 +78,7 @@ more:
 				if options != (compare.Options{}) {
 					return errors.New("--against and --mixed are for the folder of a comparison, without --format")
 				}
-				return printRuns(cmd.OutOrStdout(), args, format, started, verify)
+				return printRuns(cmd, args, format, started, verify)
 			}
 			if len(args) != 1 || started != "" {
 				return fmt.Errorf("without --format the reports of one run are made, and no --started is needed; %d folders were given", len(args))
@@ -103,7 +103,7 @@ func reportAgain(cmd *cobra.Command, dir, verify string, options compare.Options
 		return err
 	}
 	if compare.IsComparison(dir) {
-		key, err := verifyingKey(verify)
+		key, err := verifyingKey(cmd.Context(), verify)
 		if err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func reportAgain(cmd *cobra.Command, dir, verify string, options compare.Options
 	if options != (compare.Options{}) {
 		return fmt.Errorf("--against and --mixed are for the folder of a comparison; %s has no %s", dir, compare.File)
 	}
-	h, err := openRun(dir, verify)
+	h, err := openRun(cmd.Context(), dir, verify)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func reportAgain(cmd *cobra.Command, dir, verify string, options compare.Options
 
 func formNames() []string { return slices.Sorted(maps.Keys(forms)) }
 
-func printRuns(w io.Writer, dirs []string, format, started, verify string) error {
+func printRuns(cmd *cobra.Command, dirs []string, format, started, verify string) error {
 	form, known := forms[format]
 	if !known {
 		return fmt.Errorf("unknown --format %q; the formats are %s", format, strings.Join(formNames(), ", "))
@@ -148,7 +148,7 @@ func printRuns(w io.Writer, dirs []string, format, started, verify string) error
 			return fmt.Errorf("--started: %w; give a time as 2026-01-31T12:00:00Z", err)
 		}
 	}
-	key, err := verifyingKey(verify)
+	key, err := verifyingKey(cmd.Context(), verify)
 	if err != nil {
 		return err
 	}
@@ -163,5 +163,5 @@ func printRuns(w io.Writer, dirs []string, format, started, verify string) error
 		}
 		runs = append(runs, r)
 	}
-	return form.write(w, runs)
+	return form.write(cmd.OutOrStdout(), runs)
 }

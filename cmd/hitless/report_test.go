@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -95,6 +96,7 @@ func TestReportsOfACopiedFolderAreTheSame(t *testing.T) {
 // Of a history without a seal that ends early the report says what is missing; where nothing can be read, the error says so. With the seal
 // each of them is invalid, whatever is left of it, and nothing is written.
 func TestReportsOfDamagedHistories(t *testing.T) {
+	budget := testfiles.Write(t, t.TempDir(), "budget.yaml", []byte("dropped: 1000\n"))
 	half := func(data []byte) []byte { return data[:len(data)/2] }
 	none := func([]byte) []byte { return nil }
 	for name, c := range map[string]struct {
@@ -123,7 +125,7 @@ func TestReportsOfDamagedHistories(t *testing.T) {
 			if err := os.WriteFile(file, c.change(data), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			for _, args := range [][]string{{"report", dir}, {"report", filepath.Join(dir, "history")}, {"report", dir, "--format", "json"}, {"minimize", dir}} {
+			for _, args := range [][]string{{"report", dir}, {"report", filepath.Join(dir, "history")}, {"report", dir, "--format", "json"}, {"minimize", dir}, {"gate", dir, "--budget", budget}} {
 				if text := said(t, 3, args...); !strings.Contains(text, "INVALID") || !strings.Contains(text, c.file) {
 					t.Errorf("hitless %q of a sealed record:\n%s", args, text)
 				}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"crypto/ed25519"
 	"fmt"
 
 	"github.com/spf13/pflag"
 
+	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -21,20 +23,40 @@ func verifyFlag(f *pflag.FlagSet, file *string) {
 }
 
 // verifyingKey reads the key of --verify-with; nil where none is given.
-func verifyingKey(file string) (ed25519.PublicKey, error) {
+func verifyingKey(ctx context.Context, file string) (ed25519.PublicKey, error) {
 	if file == "" {
 		return nil, nil
 	}
-	key, err := record.VerifyingKey(file)
+	text, err := input.Read(ctx, file, input.TextBytes)
+	if err != nil {
+		return nil, fmt.Errorf("--verify-with: reading the key: %w", err)
+	}
+	key, err := record.VerifyingKey(file, text)
 	if err != nil {
 		return nil, fmt.Errorf("--verify-with: %w", err)
 	}
 	return key, nil
 }
 
+// signingKey reads the key of --sign; nil where none is given.
+func signingKey(ctx context.Context, file string) (ed25519.PrivateKey, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := input.Read(ctx, file, input.TextBytes)
+	if err != nil {
+		return nil, fmt.Errorf("--sign: reading the key: %w", err)
+	}
+	key, err := record.SigningKey(file, text)
+	if err != nil {
+		return nil, fmt.Errorf("--sign: %w", err)
+	}
+	return key, nil
+}
+
 // openRun opens the record of a finished run, and completes results whose run was killed while it stored them.
-func openRun(dir, verify string) (*record.History, error) {
-	key, err := verifyingKey(verify)
+func openRun(ctx context.Context, dir, verify string) (*record.History, error) {
+	key, err := verifyingKey(ctx, verify)
 	if err != nil {
 		return nil, err
 	}

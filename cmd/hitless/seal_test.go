@@ -11,9 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/suites/conformance"
 )
 
 // keyFiles writes an ed25519 key as openssl does, and an RSA key.
@@ -123,10 +126,12 @@ func TestASecondRunInTheSameFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"probe 127.0.0.1:1", "watch start 127.0.0.1:1", "soak", "museum run k8s-85643 k8s-71515",
-		"compare restart --subject bundled --subject kube-proxy@v1.37.1/ipvs"} {
+	timeline := testfiles.Write(t, t.TempDir(), "end.timeline", []byte("hitless timeline 1\n+0s end\n"))
+	for _, command := range []string{"run quiet", "replay " + timeline, "probe 127.0.0.1:1", "watch start 127.0.0.1:1", "soak", "museum run k8s-85643 k8s-71515",
+		"compare restart --subject bundled --subject kube-proxy@v1.37.1/ipvs", "conformance", "bench-proxier"} {
 		// As a process of its own: a watch starts its program again.
-		if code, text := call(t, append(strings.Fields(command), "--out", dir)...); code != exitUsage || !strings.Contains(text, "hitless run rollout --seed 7") {
+		code, text := call(t, append(strings.Fields(command), "--out", dir)...)
+		if code != exitUsage || !strings.Contains(text, "hitless run rollout --seed 7") || strings.Contains(text, conformance.PageFile) {
 			t.Errorf("%s: exit %d:\n%s", command, code, text)
 		}
 	}
@@ -137,4 +142,32 @@ func TestASecondRunInTheSameFolder(t *testing.T) {
 		t.Errorf("the folder is not free again:\n%s", text)
 	}
 	said(t, 3, "report", dir)
+}
+
+// A named pipe in the folder of a run, whose reader would wait for a writer, ends a call at once. The run's own record must be of regular files.
+func TestFilesOfARunAreRegular(t *testing.T) {
+	budget := testfiles.Write(t, t.TempDir(), "budget.yaml", []byte("dropped: 10\n"))
+	for _, sealed := range []bool{true, false} {
+		for _, name := range []string{"history/run.json", "history/events.ndjson", "history/attempts.bin", reports.HostFile, reports.ReportFile, record.SealFile} {
+			dir := t.TempDir()
+			writeRun(t, dir)
+			if !sealed {
+				_ = os.Remove(filepath.Join(dir, record.SealFile)) // it may be the pipe's place
+			}
+			pipe := filepath.Join(dir, name)
+			_ = os.Remove(pipe)
+			if err := unix.Mkfifo(pipe, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range [][]string{{"report", dir, "--format", "json"}, {"gate", dir, "--budget", budget}, {"report", dir}} {
+				code, out, errs := executed(args...)
+				if strings.HasPrefix(name, record.HistoryDir) && (code != exitInvalid || !strings.Contains(errs, filepath.Base(name)+" is no regular file")) {
+					t.Errorf("hitless %q, sealed %t, %s is a named pipe: exit %d\n%s%s", args[:1], sealed, name, code, out, errs)
+				}
+				if strings.Contains(out+errs, "PASS") {
+					t.Errorf("hitless %q, sealed %t, %s is a named pipe: it passes", args[:1], sealed, name)
+				}
+			}
+		}
+	}
 }

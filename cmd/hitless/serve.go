@@ -33,7 +33,7 @@ ask, unless --listen names another address; whoever can reach that sees all runs
 }
 
 func serveRuns(cmd *cobra.Command, dir, listen, verify string) error {
-	key, err := verifyingKey(verify)
+	key, err := verifyingKey(cmd.Context(), verify)
 	if err != nil {
 		return err
 	}

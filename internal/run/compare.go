@@ -46,6 +46,9 @@ func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Compa
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
 	}
+	if err := o.loadKey(ctx); err != nil {
+		return nil, err
+	}
 	o.Out, o.Budget = ComparisonFolder(o), asked.BudgetFile
 	compared, options, err := o.comparable(ctx, asked)
 	if err != nil {

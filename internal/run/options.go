@@ -15,6 +15,7 @@ import (
 	"github.com/hitless/hitless/analysis/budget"
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/subject"
@@ -144,6 +145,9 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 	if err := o.loadBudget(ctx); err != nil {
 		return nil, err
 	}
+	if err := o.loadKey(ctx); err != nil {
+		return nil, err
+	}
 	if o.Site() != InLab {
 		if err := o.checkNumbers(); err != nil {
 			return nil, err
@@ -260,12 +264,22 @@ func (o *Options) fillDefaults() error {
 	if o.Program == "" && err == nil {
 		o.Program, err = os.Executable()
 	}
-	if o.Sign != "" && o.key == nil && err == nil {
-		if o.key, err = record.SigningKey(o.Sign); err != nil {
-			err = usagef("--sign: %w", err)
-		}
-	}
 	return err
+}
+
+// loadKey reads the key that signs. Every error is a UsageError.
+func (o *Options) loadKey(ctx context.Context) error {
+	if o.Sign == "" {
+		return nil
+	}
+	text, err := input.Read(ctx, o.Sign, input.TextBytes)
+	if err != nil {
+		return usagef("--sign: reading the key: %w", err)
+	}
+	if o.key, err = record.SigningKey(o.Sign, text); err != nil {
+		return usagef("--sign: %w", err)
+	}
+	return nil
 }
 
 // checkNumbers refuses values that no site accepts.

@@ -3,11 +3,13 @@ package vm
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hitless/hitless/internal/testfiles"
 )
@@ -104,5 +106,30 @@ func TestEachDamageOfASnapshotIsFound(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.Close()
+	}
+}
+
+// The image depends on the content of its files alone: not on their folder, owner or time, nor on who packs it.
+func TestAnImageIsOfContentAlone(t *testing.T) {
+	pack := func(change func(file string) error) string {
+		t.Helper()
+		img, program := smallImage(t)
+		if err := change(program); err != nil {
+			t.Fatal(err)
+		}
+		p, err := img.Pack(t.Context(), t.TempDir(), func(string) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Sha256
+	}
+	one := pack(func(string) error { return nil })
+	same := pack(func(file string) error {
+		_ = os.Chown(file, 1, 1) // only root may
+		return errors.Join(os.Chmod(file, 0o700), os.Chtimes(file, time.Unix(1, 0), time.Unix(1, 0)))
+	})
+	other := pack(func(file string) error { return os.WriteFile(file, []byte("another program"), 0o755) })
+	if one != same || one == other {
+		t.Errorf("the same content gives %s and %s, another one %s", one, same, other)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	_ "embed"
+	"errors"
 	"fmt"
 	"html"
 	"html/template"
@@ -49,7 +50,15 @@ type Handler struct {
 // Open makes the handler of a folder. With loopback, the host of a request must be a loopback address or localhost, which prevents DNS
 // rebinding by other sites. key is as for record.OpenSigned. Close it after use.
 func Open(dir string, loopback bool, key ed25519.PublicKey) (*Handler, error) {
-	root, err := os.OpenRoot(dir)
+	// Opening a named pipe would wait for its writer.
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is no folder")
+	}
+	var root *os.Root
+	if err == nil {
+		root, err = os.OpenRoot(dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("serving %s: %w; give a folder with runs", dir, err)
 	}
