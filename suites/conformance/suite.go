@@ -189,10 +189,13 @@ func (s *Suite) examine(ctx context.Context, p Planned) {
 
 // conclude writes the report, in the first process of Ginkgo.
 func (s *Suite) conclude(r ginkgo.Report) {
-	if s.claim == nil { // another run has the folder
+	if s.claim == nil && !s.config.DryRun { // another run has the folder
 		return
 	}
 	s.report = s.newReport(r)
+	if s.claim == nil {
+		return
+	}
 	err := errors.Join(Write(s.config.Out, s.report, &r), s.claim.Close())
 	if err != nil {
 		s.err = err
