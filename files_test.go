@@ -15,7 +15,7 @@ import (
 // ownFiles are the packages that read files without package input, by the kind of the files. None is named by a user: a user's files
 // are read by input.Read, input.Open and input.Copy, which refuse pipes, devices and files without a bound.
 var ownFiles = map[string][]string{
-	"the record and the results of a run": {"record", "analysis", "reports", "internal/run", "internal/recording"},
+	"the record and the results of a run": {"record", "reports", "internal/run", "internal/recording"},
 	"the cache, locks and builds":         {"internal/cache", "lab/build"},
 	"logs, pipes and images of the lab":   {"lab/vm", "lab/host", "lab/procs", "lab/balancer"},
 	"the kernel's, by a name that is put together": {"observers", "probes", "probes/watch", "proxier/linux",
