@@ -66,7 +66,11 @@ func ParseSubject(text string) (Subject, error) {
 	if err != nil {
 		return Subject{}, err
 	}
-	if _, err := time.ParseDuration(period); has && err != nil {
+	every, err := time.ParseDuration(period)
+	if err == nil && every < 0 {
+		err = fmt.Errorf("%s is negative", period)
+	}
+	if has && err != nil {
 		return Subject{}, fmt.Errorf("subject %q: %w; give a duration such as 0s after %s", text, err, minSync)
 	}
 	if spec.Exec != nil || spec.Mode == "iptables" {

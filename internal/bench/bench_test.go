@@ -30,6 +30,7 @@ func TestInvalidPlans(t *testing.T) {
 	for subjects, services := range map[string]string{
 		"kube-proxy@v1.37.1/iptables":                     "100",
 		"kube-proxy@v1.37.1/ipvs?minSync=one":             "100",
+		"kube-proxy@v1.37.1/ipvs?minSync=-1s":             "100",
 		"bundled":                                         "1000,100",
 		"kube-proxy@v1.37.1/ipvs,kube-proxy@v1.36.1/ipvs": "100",
 		"bundled,bundled":                                 "3",
