@@ -76,6 +76,9 @@ func KnownBugs() []KnownBug {
 
 // nextSteps are what a reader of a failed run can change.
 func (a *Analysis) nextSteps(r *Report) (steps []string) {
+	if r.Early != nil {
+		return []string{"Run it again: partial results say nothing about the rest of the run"}
+	}
 	if r.Verdict != Fail || r.Totals.Dropped+r.Totals.Delayed == 0 {
 		return nil
 	}

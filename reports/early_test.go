@@ -42,6 +42,9 @@ func TestAPartialRunHasAllReports(t *testing.T) {
 				t.Errorf("%s says nothing of the early end:\n%.400s", name, text)
 			}
 		}
+		if strings.Contains(before[PageFile], `href="logs/"`) || !strings.Contains(before[PageFile], "Run it again") || strings.Contains(before[PageFile], "has no phase") {
+			t.Error("the page links to logs that are not kept, tells the early end twice, or does not say what to do")
+		}
 		if !strings.Contains(before[PageFile], `<body class="partial">`) || !strings.Contains(before[SummaryFile], r.Heading()) {
 			t.Error("the numbers look like those of a complete run")
 		}

@@ -82,8 +82,8 @@ type content struct {
 	Middle      int
 }
 
-// Logs reports whether there are logs beside the page: those of the proxies of a cluster.
-func (c *content) Logs() bool { return c.Report.Run.Nodes > 0 }
+// Logs reports whether there are logs beside the page: those of the proxies of a cluster, unless the run ended before it kept them.
+func (c *content) Logs() bool { return c.Report.Run.Nodes > 0 && c.Report.Early == nil }
 
 // Partial reports whether the run ended early, so that its numbers are grey.
 func (c *content) Partial() bool { return c.Report.Early != nil }
