@@ -34,7 +34,7 @@ func focus(names string) string { return "--focus=^conformance a Service proxy (
 // The program examines the bundled proxier in a lab: it keeps its promises, and breaks those that docs/proxier.md explains.
 func TestTheProgramExaminesTheBundledProxier(t *testing.T) {
 	t.Parallel()
-	r := examined(t, 1, "bundled", focus("quiet new|cost of a change, .*|ipv4 .*"))
+	r := examined(t, 1, "bundled", focus("quiet new|ipv4 .*"))
 	expectFailures(t, r, func(s Spec) bool { return s.Deviates })
 	if r.Implementation.Name != "bundled" || r.Program == "" || r.Site.ControlPlane != "replay" {
 		t.Errorf("the report is about %+v at %+v with %q", r.Implementation, r.Site, r.Program)
