@@ -90,7 +90,8 @@ func TestDamagedReportsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, change := range [][2]string{{"schemaVersion: 1", "schemaVersion: 2"}, {"kind: ConformanceSuiteReport", "kind: Other"}, {"promise:", "promis:"}, {"seed: 1", "seed: one"}} {
-		damaged := bytes.Replace(data, []byte(change[0]), []byte(change[1]), 1)
+		text, _, _ := bytes.Cut(data, []byte(sealLine))
+		damaged := seal(bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1))
 		if err := os.WriteFile(filepath.Join(dir, File), damaged, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -100,5 +101,29 @@ func TestDamagedReportsAreRefused(t *testing.T) {
 	}
 	if _, err := Read(t.Context(), t.TempDir()); err == nil {
 		t.Error("a folder without a report was read")
+	}
+}
+
+// A report with one changed byte is refused, whatever the byte says.
+func TestChangedReportsAreRefused(t *testing.T) {
+	dir, _, _ := suite(t, "none", "-ginkgo.focus= flap ")
+	data, err := os.ReadFile(filepath.Join(dir, File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range data {
+		data[i] ^= 1
+		if err := checkSeal(data); err == nil {
+			t.Errorf("byte %d was changed, and the report was read", i)
+		}
+		data[i] ^= 1
+	}
+	for name, changed := range map[string][]byte{"without its last line": data[:bytes.LastIndex(data, []byte(sealLine))], "with a line more": append(bytes.Clone(data), "seed: 2\n"...)} {
+		if err := os.WriteFile(filepath.Join(dir, File), changed, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(t.Context(), dir); err == nil {
+			t.Errorf("a report %s was read", name)
+		}
 	}
 }

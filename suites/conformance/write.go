@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"embed"
 	"errors"
 	"fmt"
@@ -60,15 +61,35 @@ func encode(r *Report) ([]byte, error) {
 	if err := errors.Join(encoder.Encode(r), encoder.Close()); err != nil {
 		return nil, fmt.Errorf("encoding the conformance report: %w", err)
 	}
-	return b.Bytes(), nil
+	return seal(b.Bytes()), nil
 }
 
-// Read reads the report in a folder of results. It refuses unknown fields and other versions.
+// sealLine begins the last line of a report, which has the digest of all lines above.
+const sealLine = "# sha256 of the lines above: "
+
+func seal(text []byte) []byte { return fmt.Appendf(text, "%s%x\n", sealLine, sha256.Sum256(text)) }
+
+// checkSeal returns an error for a report that was changed after its suite.
+func checkSeal(sealed []byte) error {
+	end := bytes.LastIndex(sealed, []byte("\n"+sealLine)) + 1
+	if end == 0 {
+		return errors.New("its last line has no digest, so that it cannot be trusted")
+	}
+	if !bytes.Equal(seal(bytes.Clone(sealed[:end])), sealed) {
+		return errors.New("it was changed: its digest is not that of its last line")
+	}
+	return nil
+}
+
+// Read reads the report in a folder of results. It refuses changed reports, unknown fields and other versions.
 func Read(ctx context.Context, dir string) (*Report, error) {
 	file := filepath.Join(dir, File)
 	data, err := input.Read(ctx, file, input.TextBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading a conformance report: %w; `hitless conformance` writes one", err)
+	}
+	if err := checkSeal(data); err != nil {
+		return nil, fmt.Errorf("reading %s: %w; `hitless conformance` writes it again", file, err)
 	}
 	var r Report
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
