@@ -40,6 +40,15 @@ func (c *Cluster) ReportSilences(tell func(from, to time.Time)) {
 	c.retrier.report = tell
 }
 
+// AnnounceSilences calls tell, from now on, with a sentence whenever the API server begins not to answer.
+func (c *Cluster) AnnounceSilences(tell func(text string)) {
+	c.retrier.mu.Lock()
+	defer c.retrier.mu.Unlock()
+	c.retrier.announce = func() {
+		tell(fmt.Sprintf("the API server %s does not answer; each request is tried for %s", c.Server, c.retrier.limit))
+	}
+}
+
 // SetClock replaces the real clock. It must be called before the first request.
 func (c *Cluster) SetClock(clock Clock) { c.retrier.clock = clock }
 

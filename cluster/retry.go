@@ -25,6 +25,7 @@ type retrier struct {
 	silentSince time.Time // zero while the server answers
 	lastAnswer  time.Time // time of the last answer
 	report      func(from, to time.Time)
+	announce    func() // at the begin of a silence
 }
 
 // RoundTrip sends the request until it is answered or the limit is reached.
@@ -92,6 +93,9 @@ func (p *retrier) noteAnswer(err error, r *http.Request, asked time.Time) {
 	switch {
 	case err != nil && r.Context().Err() == nil && p.silentSince.IsZero() && !asked.Before(p.lastAnswer):
 		p.silentSince = p.clock.Now()
+		if p.announce != nil {
+			p.announce()
+		}
 	case err == nil:
 		p.lastAnswer = p.clock.Now()
 		if !p.silentSince.IsZero() && p.report != nil {

@@ -37,8 +37,9 @@ func (a *absent) RoundTrip(*http.Request) (*http.Response, error) {
 func TestRetriesUntilAPIServerIsBack(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		a := &absent{back: make(chan struct{}), tries: make(chan struct{}, 1)}
-		reported := 0
-		p := &retrier{next: a, limit: time.Hour, pause: time.Millisecond, timeout: time.Hour, clock: RealClock{}, report: func(from, to time.Time) { reported++ }}
+		reported, announced := 0, 0
+		p := &retrier{next: a, limit: time.Hour, pause: time.Millisecond, timeout: time.Hour, clock: RealClock{},
+			announce: func() { announced++ }, report: func(from, to time.Time) { reported++ }}
 		r, err := http.NewRequest(method, "http://192.0.2.1", strings.NewReader("body"))
 		if err != nil {
 			t.Fatal(err)
@@ -53,8 +54,8 @@ func TestRetriesUntilAPIServerIsBack(t *testing.T) {
 		}()
 		<-a.tries // the first request has failed
 		close(a.back)
-		if err := <-done; err != nil || a.done.Load() != 1 || reported != 1 {
-			t.Errorf("%s: %v, answered %d times, reported %d times; want once", method, err, a.done.Load(), reported)
+		if err := <-done; err != nil || a.done.Load() != 1 || announced != 1 || reported != 1 {
+			t.Errorf("%s: %v, answered %d times, announced %d times, reported %d times; want once", method, err, a.done.Load(), announced, reported)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 )
 
@@ -17,7 +18,11 @@ func Clean(ctx context.Context, l LiveOptions, within time.Duration, report func
 	if err != nil {
 		return err
 	}
+	c.AnnounceSilences(report)
 	found, err := restoreAll(ctx, c, l.DryRun, report)
+	if errors.As(err, new(net.Error)) { // the other requests would take as long
+		return err
+	}
 	left := []error{err}
 	spaces, err := c.Namespaces(ctx)
 	if err != nil {

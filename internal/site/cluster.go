@@ -146,6 +146,7 @@ func (r *Cluster) Prepare(ctx context.Context) (err error) {
 	if r.cluster, err = r.live.Open(); err != nil {
 		return err
 	}
+	r.cluster.AnnounceSilences(r.message)
 	if err := r.preflight(ctx); err != nil {
 		return err
 	}
@@ -226,6 +227,7 @@ func CheckAccess(ctx context.Context, all []Site) (err error) {
 	if first.cluster, err = first.live.Open(); err != nil {
 		return err
 	}
+	first.cluster.AnnounceSilences(first.message)
 	return first.checkAccess(ctx, needs)
 }
 
