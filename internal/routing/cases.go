@@ -35,7 +35,7 @@ var Cases = []Case{
 	{Name: "policy Local, local endpoint terminating and serving, health", Client: "client", Target: "check!30106", Want: "503, weight 0", Features: []string{"external-policy-local", "health-check-node-port", "terminating-endpoints"}},
 	{Name: "policy Local, local endpoint terminated", Client: "client", Target: "lb/7:80", Want: "dropped", IPVS: "r", Features: []string{"external-policy-local", "terminating-endpoints", "load-balancer"}},
 	// IPVS does not distinguish clients: see docs/proxier.md.
-	{Name: "policy Local, from a pod", Client: "c", Target: "lb/3:80", Want: "a", Features: []string{"external-policy-local", "load-balancer"}, Promised: "a r"},
+	{Name: "policy Local, from a pod", Client: "c", Target: "lb/3:80", Want: "a", IPVS: "a", Features: []string{"external-policy-local", "load-balancer"}, Promised: "a r"},
 	{Name: "policy Local without a local endpoint, from a pod", Client: "c", Target: "lb/4:80", Want: "dropped", Features: []string{"external-policy-local", "load-balancer"}, Promised: "r"},
 	{Name: "policy Local without a local endpoint, from the node", Client: "node", Target: "lb/4:80", Want: "dropped", Features: []string{"external-policy-local", "load-balancer"}, Promised: "r"},
 

@@ -68,7 +68,7 @@ type Case struct {
 	Want   string
 	Source string // client address that the hosts see: itself or node; empty if unspecified
 
-	NFTables     string // outcome of kube-proxy in this mode where it is another than that of the promise or of Want
+	NFTables     string // outcome of kube-proxy in this mode where it is another than the promise
 	IPVS         string
 	Promised     string // what the API promises, where it is less than Want, or other
 	WaitForDrain bool   // the bundled proxier keeps an address, and refuses, until its drains end
