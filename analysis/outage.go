@@ -146,7 +146,10 @@ func (p *pathState) close(l *Lane, good *Sample) {
 	case p.tenure != nil && p.tenure.Left:
 		// A packet sent just before the removal reached the node a little later.
 		end := max(p.tenure.Until+l.connect, last.Start()+l.reach(last))
-		afterIntended, afterStart, o.left = end, end, p.tenure.Until
+		afterIntended, afterStart = end, end
+		if p.tenure.Until >= first.Intended { // connections stay on a node that was removed before, and may fail there
+			o.left = p.tenure.Until
+		}
 	default:
 		o.open = true
 		afterIntended, afterStart = l.fleet.until(afterIntended), l.fleet.until(afterStart)

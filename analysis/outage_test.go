@@ -269,3 +269,16 @@ func TestAnOutageFromTheStartBeginsWithTheNodesEntry(t *testing.T) {
 		t.Errorf("the cause is %q, want the balancer's change", got)
 	}
 }
+
+// An outage of connections that stayed on a node after its removal did not end by that removal.
+func TestAnEarlierRemovalEndsNoOutage(t *testing.T) {
+	for until, want := range map[time.Duration]time.Duration{40 * time.Second: 0, 61 * time.Second: 61 * time.Second} {
+		l := &Lane{end: 90 * time.Second}
+		p := &pathState{tenure: &record.Tenure{Until: until, Left: true}}
+		o := p.take(l, &Sample{Intended: 60 * time.Second, Class: record.Closed})
+		p.close(l, nil)
+		if o.open || o.left != want {
+			t.Errorf("removed at %s: the outage at +60 s ended by the removal at %s, open %t; want %s", until, o.left, o.open, want)
+		}
+	}
+}
