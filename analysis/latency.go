@@ -101,7 +101,7 @@ func (a *Analysis) slowReport(l *Lane) *SlowReport {
 	case percent == nil && extra == nil:
 		s.Text += "; not judged, because without a lab only a budget gives bounds"
 	case before.answer.Count() < fewestBaseline || s.Connections < fewestAfter:
-		s.Text += fmt.Sprintf("; not judged: that needs %d connections before the scenario and %d from its begin on", fewestBaseline, fewestAfter)
+		s.Text += fmt.Sprintf("; this latency is not judged: that needs %d connections before the scenario and %d after it has begun", fewestBaseline, fewestAfter)
 	default:
 		s.Judged = true
 	}

@@ -277,8 +277,11 @@ type CauseGroup struct {
 
 // Text tells the group in one line.
 func (g CauseGroup) Text() string {
-	if g.Outages == 1 {
+	switch g.Outages {
+	case 1:
 		return fmt.Sprintf("1 × %s: %s", g.Kind, units.MsText(g.MostMs))
+	case 2:
+		return fmt.Sprintf("2 × %s: %s and %s", g.Kind, units.MsText(g.LeastMs), units.MsText(g.MostMs))
 	}
 	return fmt.Sprintf("%s × %s: median %s, shortest %s, worst %s", units.Thousands(g.Outages), g.Kind, units.MsText(g.MedianMs), units.MsText(g.LeastMs), units.MsText(g.MostMs))
 }

@@ -120,7 +120,7 @@ func (a *Analysis) badSteps() []string {
 		}
 	}
 	if completed == 0 {
-		why = append(why, "the event never happened: no step of the scenario was completed")
+		why = append(why, "no step of the scenario was completed")
 	}
 	return why
 }

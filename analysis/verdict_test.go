@@ -100,14 +100,14 @@ func TestAnUntrustworthyRunIsInvalid(t *testing.T) {
 		}, nil, "step restart failed at +40.000 s: no such pod"},
 		{"no step completed", nil, func(s *recordtest.Lab) {
 			dropEvents(s, func(e recordtest.Event) bool { return e.Kind == record.KindStep && e.Attrs["state"] == "end" })
-		}, "the event never happened"},
+		}, "no step of the scenario was completed"},
 		{"steps only before the scenario", nil, func(s *recordtest.Lab) {
 			for i := range s.Events {
 				if s.Events[i].Kind == record.KindStep {
 					s.Events[i].At = 3 * time.Second
 				}
 			}
-		}, "the event never happened"},
+		}, "no step of the scenario was completed"},
 		{"a guard", func(s *recordtest.Lab) {
 			s.Event(40*time.Second, record.KindGuard, "", "conntrack", "the conntrack table is 51 % full")
 		}, nil,
