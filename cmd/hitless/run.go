@@ -176,7 +176,7 @@ func labFlags(f *pflag.FlagSet, o *run.Options) {
 // fill sets the options that are not flags.
 func fill(o *run.Options, cmd *cobra.Command, scenario string, set []string) (err error) {
 	shown := newScreen(cmd.ErrOrStderr())
-	if shown.width() > 0 { // else nobody sees it
+	if shown.width() > 0 { // without a terminal no last line shows the expected length
 		shown.expect = expected(cmp.Or(o.Out, filepath.Join("out", scenario)), scenario)
 	}
 	o.Scenario, o.Progress = scenario, shown.report

@@ -207,7 +207,8 @@ func TestNothingButReportsOfRunsIsServed(t *testing.T) {
 	}
 }
 
-// What the page links to is beside it, and is served. A run without a cluster has no logs, and no link to them.
+// Each file that the page links to exists in the folder of the run, and the server serves it. The page of a run without a cluster does not
+// link to logs, because that run has none.
 func TestTheLinksOfThePageLeadSomewhere(t *testing.T) {
 	for name, nodes := range map[string][]string{"lab": {"node-1", "node-2"}, "logs": nil} {
 		s := recordtest.PageLabs()["fail"]
