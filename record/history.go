@@ -27,6 +27,9 @@ const (
 // TimelineFile stands beside them: what was done and when, for `hitless replay`. It is no part of what is judged or hashed.
 const TimelineFile = "timeline"
 
+// CaptureFile is a capture of packets beside the folder of a run's history (pcapng; package observers/capture).
+const CaptureFile = "capture.pcapng"
+
 // History reads the record of a run from its folder. It is the only reader; everything else goes through it.
 type History struct {
 	dir      string

@@ -44,6 +44,7 @@ error with its line, before anything is started.`,
 	signFlag(f, &o.Sign)
 	rateFlag(f, &o)
 	stopFlag(f, &o)
+	captureFlag(f, &o)
 	verboseFlag(f)
 	commonFlags(f, &o, &set)
 	return cmd

@@ -149,6 +149,10 @@ func stopFlag(f *pflag.FlagSet, o *run.Options) {
 	f.DurationVar(&o.StopAt, "stop-at", 0, "stop at this time of the run, as reports have them, and write what is in the kernels of the lab into the run's folder: docs/timeline.md")
 }
 
+func captureFlag(f *pflag.FlagSet, o *run.Options) {
+	f.BoolVar(&o.Capture, "capture", false, "record the packets that open, close, refuse and reject connections, for hitless verify: docs/verify.md")
+}
+
 // commonFlags are the flags of commands that run scenarios in a lab.
 func commonFlags(f *pflag.FlagSet, o *run.Options, set *[]string) {
 	labFlags(f, o)

@@ -23,6 +23,7 @@ func addSiteFlags(f *pflag.FlagSet, o *run.Options) siteFlags {
 	lab, cluster, kind := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	subjectFlag(lab, o)
 	stopFlag(lab, o)
+	captureFlag(lab, o)
 	labFlags(lab, o)
 	o.Live = &site.LiveOptions{}
 	clusterFlags(cluster, o.Live)

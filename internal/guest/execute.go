@@ -220,12 +220,16 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		Recorder: announcer{r, newConsole(now)}, Clock: runClock{now}, Params: plan.Parameters, Rate: plan.Rate,
 		Seed: plan.Seed, Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)),
 	}
+	saveCapture, err := startCapture(l, plan, r, now)
+	if err != nil {
+		return errors.Join(err, lanes.Close())
+	}
 	before, begin := countWakeups(), now()
 	err = scenarios.Run(ctx, s, w)
 	rate, table := countWakeups().since(before, now()-begin)
 	newConsole(now).message(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // not part of the measurement
-	if err := errors.Join(err, lanes.Close(), l.Proxies.RecordLogs(failed.near)); err != nil {
+	if err := errors.Join(err, lanes.Close(), saveCapture(), l.Proxies.RecordLogs(failed.near)); err != nil {
 		return err
 	}
 	return l.Proxies.Retire(ctx)

@@ -30,6 +30,7 @@ type Plan struct {
 	Kernel        string            `json:"kernel,omitempty"`   // KernelHost, or empty in a VM
 	Timeline      []byte            `json:"timeline,omitempty"` // of the scenario timeline; see PackTimeline
 	Objects       int               `json:"objects,omitempty"`  // that the timeline makes or replaces
+	Capture       bool              `json:"capture,omitempty"`  // packets at the client and at each node
 }
 
 // Next is the subject that replaces another one during a run.

@@ -18,7 +18,7 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err != nil {
 		return guest.Plan{}, spec, UsageError{Reason: err}
 	}
-	p := guest.Plan{Scenario: o.Scenario, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate}
+	p := guest.Plan{Scenario: o.Scenario, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate, Capture: o.Capture}
 	if err := o.checkNumbers(); err != nil {
 		return p, spec, err
 	}
@@ -49,6 +49,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	p.Parameters = params
 	if err := s.CheckNodes(params, site.NodeNames(o.Nodes)); err != nil {
 		return p, spec, UsageError{Reason: err}
+	}
+	if err := o.checkCapture(params); err != nil {
+		return p, spec, err
 	}
 	if err := o.checkRoom(params); err != nil {
 		return p, spec, err
@@ -165,4 +168,12 @@ func (o *Options) resolvedLab(plan guest.Plan) site.LabOptions {
 		l.Deadline += time.Duration(scenarios.Rollouts.Of(plan.Parameters)) * 3 * time.Minute
 	}
 	return l
+}
+
+// checkCapture refuses a capture of a client that is not in the network between client and nodes.
+func (o *Options) checkCapture(params scenarios.Params) error {
+	if place := scenarios.ClientPlace.Of(params); o.Capture && place != scenarios.Outside {
+		return usagef("--capture records the packets of a client outside of the cluster, and --set client=%s is another place; leave one of them out", place)
+	}
+	return nil
 }

@@ -30,6 +30,8 @@ type LabOptions struct {
 	// StopAt is a time of the run at which it stops and writes the state of the kernels; 0 for none. It is not part of the plan:
 	// until then the history is the same.
 	StopAt time.Duration
+	// Capture records the packets that open, close, refuse and reject connections, beside the history, in record.CaptureFile.
+	Capture bool
 	// Cold boots the guest, instead of resuming a snapshot. The history is the same.
 	Cold     bool
 	MemoryMB int           // of the VM; 0 for what the control plane needs
@@ -206,6 +208,9 @@ func (o LabOptions) Words(c Call) []string {
 	}
 	if o.Clock == "real" {
 		words = append(words, "--clock real")
+	}
+	if o.Capture {
+		words = append(words, "--capture")
 	}
 	return append(append(words, c.nodesOption(o.Nodes)...), c.Options...)
 }

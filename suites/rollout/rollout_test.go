@@ -46,7 +46,9 @@ var _ = BeforeSuite(func() {
 	if !suites.RunsUnlabeled() {
 		return
 	}
-	withoutFallback = suites.Start(ctx, dir, "without", options(1, "off"))
+	without := options(1, "off")
+	without.Capture = true
+	withoutFallback = suites.Start(ctx, dir, "without", without)
 	_, _, err := withFallback.Wait()
 	Expect(err).NotTo(HaveOccurred())
 	if suites.Selected(suites.Nightly) {

@@ -1,0 +1,131 @@
+package verify
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// check compares lanes with the connections of the capture.
+type check struct {
+	result *Result
+	all    []*connection
+	byPair map[pair][]*connection
+	end    time.Duration // of the capture
+}
+
+func newCheck(r *Result, c *capture) *check {
+	client := c.packets[clientPlace]
+	k := &check{result: r, end: client[len(client)-1].at}
+	k.all, k.byPair = connections(client)
+	for place, packets := range c.packets {
+		if place != clientPlace {
+			k.locate(place, packets)
+		}
+	}
+	return k
+}
+
+// locate notes which connections went over a node: their SYN passed its interface.
+func (k *check) locate(node string, packets []packet) {
+	for i := range packets {
+		p := &packets[i]
+		if !p.syn || p.isACK {
+			continue
+		}
+		for _, c := range k.byPair[pair{p.from, p.to}] {
+			if c.seq == p.seq && c.node == "" {
+				c.node = node
+			}
+		}
+	}
+}
+
+// compareLane compares each attempt of a lane with its connection.
+func (k *check) compareLane(l *lane) {
+	l.result = newLaneResult(l)
+	for i := range l.attempts {
+		a := &l.attempts[i]
+		c := k.find(a, l)
+		s := sight{outcomeOf(a.Class), l.nodes[i]}
+		switch {
+		case c == nil && a.Class == record.Probe:
+			l.result.Unstarted++
+		case c == nil:
+			k.found(NoPackets, l, a, fmt.Sprintf("no SYN from %s to %s within %s of %s", a.Source, l.Address, tolerance, at(a.Start)))
+		default:
+			c.attempt = a
+			s = k.compareAttempt(l, i, a, c)
+		}
+		l.seen = append(l.seen, s)
+		l.result.count(a, s)
+	}
+}
+
+// find returns the connection whose first SYN is the attempt's; nil for none.
+func (k *check) find(a *record.Attempt, l *lane) *connection {
+	for _, c := range k.byPair[pair{a.Source, l.Address}] {
+		if d := c.begun() - a.Start; c.attempt == nil && -tolerance <= d && d <= tolerance {
+			return c
+		}
+	}
+	return nil
+}
+
+func (k *check) compareAttempt(l *lane, i int, a *record.Attempt, c *connection) sight {
+	s, told := sight{c.outcome(l.limits()), l.nodes[i]}, outcomeOf(a.Class)
+	switch {
+	case told == "": // the prober gave up for a reason of its own
+		l.result.Unstarted++
+		s.outcome = ""
+	case s.outcome == undecided:
+		l.result.Undecided++
+		s.outcome = told
+	case s.outcome != told && c.near(l.limits()):
+		s.outcome = told
+	case s.outcome != told:
+		k.found(OtherOutcome, l, a, fmt.Sprintf("the record says %s, the packets %s: %s", a.Class, s.outcome, c))
+	}
+	if late := c.begun() - a.Intended; late < -tolerance || late > maxLateness+tolerance {
+		k.found(OtherTime, l, a, fmt.Sprintf("the record charges it to %s, and its first SYN left at %s", at(a.Intended), at(c.begun())))
+	}
+	switch {
+	case c.node == "":
+		l.result.Unlocated++
+	case s.node == "": // behind a load balancer that had chosen no node when the attempt failed
+	case c.node != s.node:
+		k.found(OtherPath, l, a, fmt.Sprintf("the record has it on the path over %s, and its SYN went to %s", s.node, c.node))
+		s.node = c.node
+	}
+	return s
+}
+
+// findUnrecorded finds connections to the targets of verified lanes that no attempt explains. A target that a lane without single
+// connections shares has such connections.
+func (k *check) findUnrecorded(lanes []*lane) {
+	byTarget, shared := map[string]*lane{}, map[string]bool{}
+	for _, l := range lanes {
+		target := l.Address.String()
+		if l.result == nil {
+			shared[target] = shared[target] || !l.Datagrams()
+		} else if byTarget[target] == nil {
+			byTarget[target] = l
+		}
+	}
+	for _, c := range k.all {
+		l := byTarget[c.server.String()]
+		if c.attempt != nil || l == nil || shared[c.server.String()] || c.begun() < l.Declared {
+			continue
+		}
+		k.result.add(Finding{Kind: Unrecorded, Lane: l.Name, At: units.Seconds(c.begun()), Text: "a connection that the record does not have: " + c.String()})
+	}
+}
+
+// found adds a finding about an attempt.
+func (k *check) found(kind Kind, l *lane, a *record.Attempt, text string) {
+	k.result.add(Finding{Kind: kind, Lane: l.Name, Attempt: &a.Seq, At: units.Seconds(a.Intended), Text: text})
+}
+
+func at(d time.Duration) string { return fmt.Sprintf("%+.6f s", d.Seconds()) }

@@ -1,0 +1,103 @@
+package verify
+
+import (
+	"time"
+
+	"github.com/hitless/hitless/record"
+)
+
+// outcome is how a connection went. Packets without data do not tell who answered, nor what: answers of a wrong backend are answers.
+type outcome string
+
+// The outcomes. Their words are those of the classes that they correspond to.
+const (
+	answered       outcome = "answered"
+	delayed        outcome = "delayed"
+	refused        outcome = "refused"
+	rejected       outcome = "rejected"
+	unreachable    outcome = "unreachable"
+	connectTimeout outcome = "connect-timeout"
+	reset          outcome = "reset"
+	closed         outcome = "closed"
+	replyTimeout   outcome = "reply-timeout"
+	undecided      outcome = "undecided" // the capture ended before the connection
+)
+
+// outcomeOf is what the capture must show of an attempt of a class; empty for classes without packets that tell it.
+func outcomeOf(c record.Class) outcome {
+	switch c {
+	case record.OK, record.Misrouted, record.WrongAnswer:
+		return answered
+	case record.Delayed, record.Stalled:
+		return delayed
+	case record.Probe:
+		return ""
+	}
+	return outcome(c.String())
+}
+
+// synLost is the time to connect from which a SYN that was sent again counts as lost: docs/measuring.md.
+const synLost = 500 * time.Millisecond
+
+// limits are the deadlines of a lane.
+type limits struct {
+	dial, reply time.Duration
+	noRequest   bool // the attempts end with the handshake
+}
+
+// outcome tells how the connection went from its packets and the deadlines alone.
+func (c *connection) outcome(l limits) outcome {
+	if !c.within(c.accepted, l.dial) {
+		return c.unaccepted(l)
+	}
+	late := len(c.syns) > 1 && c.accepted-c.begun() >= synLost
+	switch {
+	case late && (c.answer > 0 || l.noRequest):
+		return delayed
+	case l.noRequest:
+		return answered
+	case c.answer > 0 && c.ended != 0 && c.ended-c.begun() > l.slow():
+		return delayed
+	case c.answer > 0:
+		return answered
+	case c.reset != 0 && (c.ended == 0 || c.reset <= c.ended):
+		return reset
+	case c.finished != 0 && (c.ended == 0 || c.finished <= c.ended):
+		return closed
+	case c.ended != 0:
+		return replyTimeout
+	}
+	return undecided
+}
+
+// slow is the time from which an answer is delayed: docs/measuring.md.
+func (l limits) slow() time.Duration { return l.reply / 2 }
+
+// unaccepted is the outcome of a connection without a SYN-ACK in time.
+func (c *connection) unaccepted(l limits) outcome {
+	byICMP, byRST := c.within(c.icmpAt, l.dial), c.within(c.refused, l.dial)
+	switch {
+	case byICMP && (!byRST || c.icmpAt <= c.refused):
+		if c.icmp.ofRule() {
+			return rejected
+		}
+		return unreachable
+	case byRST:
+		return refused
+	}
+	return connectTimeout
+}
+
+// ofRule reports whether only a rule sends the error: a port that is unreachable, or a prohibition (RFC 792, 1812, 4443).
+func (e icmpError) ofRule() bool {
+	if e.six {
+		return e.typ == 1 && (e.code == 1 || e.code == 4 || e.code == 5)
+	}
+	return e.typ == 3 && (e.code == 3 || e.code == 9 || e.code == 10 || e.code == 13)
+}
+
+// near reports whether two outcomes differ only because a time is close to the threshold of delayed answers.
+func (c *connection) near(l limits) bool {
+	d := c.ended - c.begun() - l.slow()
+	return c.ended != 0 && -tolerance < d && d < tolerance
+}

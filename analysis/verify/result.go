@@ -1,0 +1,201 @@
+package verify
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
+)
+
+// Result is what a capture says about a run.
+type Result struct {
+	Lanes    []*LaneResult     `json:"lanes"`
+	Skipped  []SkippedLane     `json:"skipped,omitempty"`
+	Findings []Finding         `json:"findings"` // the first maxFindings
+	More     int               `json:"more,omitempty"`
+	Lost     map[string]uint64 `json:"lost,omitempty"` // packets that the capture lost, by place
+}
+
+// maxFindings bounds the list of findings; the rest is counted.
+const maxFindings = 100
+
+// LaneResult compares a lane's attempts with its connections.
+type LaneResult struct {
+	Name      string                `json:"name"`
+	Attempts  int                   `json:"attempts"`
+	Record    map[string]int        `json:"record"`    // attempts by outcome, as the record has them
+	Packets   map[string]int        `json:"packets"`   // as the packets have them
+	Unstarted int                   `json:"unstarted"` // without a connection, by a fault of the prober: class probe
+	Undecided int                   `json:"undecided"` // whose connection was open when the capture ended
+	Unlocated int                   `json:"unlocated"` // whose SYN passed no node's interface
+	Paths     map[string]*PathCount `json:"paths"`     // by node, from the packets where they tell
+}
+
+// PathCount counts the attempts over a node.
+type PathCount struct {
+	Attempts int `json:"attempts"`
+	Dropped  int `json:"dropped"`
+}
+
+// SkippedLane is a lane that packets cannot verify.
+type SkippedLane struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// Kind is the kind of a disagreement.
+type Kind string
+
+// The kinds of disagreement.
+const (
+	NoPackets    Kind = "no packets"   // an attempt without a connection
+	OtherOutcome Kind = "outcome"      // record and packets differ in how an attempt went
+	OtherTime    Kind = "time"         // an attempt is charged to another time
+	OtherPath    Kind = "path"         // an attempt went over another node
+	Unrecorded   Kind = "not recorded" // a connection without an attempt
+	OtherReport  Kind = "report"       // the report's numbers are not those of the packets
+)
+
+// Finding is a disagreement, with the evidence of both sides.
+type Finding struct {
+	Kind    Kind    `json:"kind"`
+	Lane    string  `json:"lane"`
+	Attempt *uint64 `json:"attempt,omitempty"`
+	At      float64 `json:"at"` // seconds of the run; 0 for one about the whole lane
+	Text    string  `json:"text"`
+}
+
+func (r *Result) add(f Finding) {
+	if len(r.Findings) == maxFindings {
+		r.More++
+		return
+	}
+	r.Findings = append(r.Findings, f)
+}
+
+// Doubt is why the capture proves nothing; empty if it does.
+func (r *Result) Doubt() string {
+	for _, place := range slices.Sorted(maps.Keys(r.Lost)) {
+		if n := r.Lost[place]; n > 0 {
+			return fmt.Sprintf("the capture lost %s at %s: nothing is proved; repeat the run with a lower rate", units.Plural(int(n), "packet"), place)
+		}
+	}
+	if len(r.Lanes) == 0 {
+		return "no lane of this run can be verified with packets"
+	}
+	return ""
+}
+
+// Agrees reports whether record, report and packets agree in everything that was compared.
+func (r *Result) Agrees() bool { return r.Doubt() == "" && len(r.Findings) == 0 }
+
+func newLaneResult(l *lane) *LaneResult {
+	return &LaneResult{Name: l.Name, Attempts: len(l.attempts), Record: map[string]int{}, Packets: map[string]int{}, Paths: map[string]*PathCount{}}
+}
+
+func (r *LaneResult) count(a *record.Attempt, s sight) {
+	if o := outcomeOf(a.Class); o != "" {
+		r.Record[string(o)]++
+	}
+	if s.outcome != "" {
+		r.Packets[string(s.outcome)]++
+	}
+	p := r.Paths[s.node]
+	if p == nil {
+		p = &PathCount{}
+		r.Paths[s.node] = p
+	}
+	p.Attempts++
+	if s.dropped(a) {
+		p.Dropped++
+	}
+}
+
+// WriteText writes the result for a terminal.
+func (r *Result) WriteText(w io.Writer) error {
+	var b strings.Builder
+	for _, l := range r.Lanes {
+		l.writeText(&b)
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintf(&b, "lane %s: not verified, because %s\n", s.Name, s.Why)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "DISAGREEMENT (%s) lane %s%s: %s\n", f.Kind, f.Lane, f.place(), f.Text)
+	}
+	if r.More > 0 {
+		fmt.Fprintf(&b, "and %s\n", units.Plural(r.More, "more disagreement"))
+	}
+	switch doubt := r.Doubt(); {
+	case doubt != "":
+		fmt.Fprintf(&b, "INCONCLUSIVE  %s\n", doubt)
+	case len(r.Findings) > 0:
+		fmt.Fprintf(&b, "DISAGREES  %s between the packets and the record\n", units.Plural(len(r.Findings)+r.More, "disagreement"))
+	default:
+		b.WriteString("AGREES  packets, record and report have the same outcomes, seconds, paths and outages\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (f Finding) place() string {
+	if f.Attempt == nil {
+		return ""
+	}
+	return fmt.Sprintf(", attempt %d at %s", *f.Attempt, units.At(f.At))
+}
+
+func (l *LaneResult) writeText(b *strings.Builder) {
+	fmt.Fprintf(b, "lane %s: %s\n", l.Name, units.Plural(l.Attempts, "attempt"))
+	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "  outcome\trecord\tpackets\t\n")
+	all := maps.Clone(l.Record)
+	maps.Copy(all, l.Packets)
+	for _, o := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(t, "  %s\t%s\t%s\t\n", o, units.Thousands(l.Record[o]), units.Thousands(l.Packets[o]))
+	}
+	_ = t.Flush() // a Builder does not fail
+	for _, node := range slices.Sorted(maps.Keys(l.Paths)) {
+		if node != "" {
+			fmt.Fprintf(b, "  over %s: %s attempts, %s dropped\n", node, units.Thousands(l.Paths[node].Attempts), units.Thousands(l.Paths[node].Dropped))
+		}
+	}
+	for _, note := range []struct {
+		n    int
+		text string
+	}{{l.Unstarted, "had no connection, by a fault of the prober"}, {l.Undecided, "were open when the capture ended: the record's outcome counts"},
+		{l.Unlocated, "passed no node that was captured: the record's path counts"}} {
+		if note.n > 0 {
+			fmt.Fprintf(b, "  %s %s\n", units.Thousands(note.n), note.text)
+		}
+	}
+}
+
+// String lists the connection's packets.
+func (c *connection) String() string {
+	text := fmt.Sprintf("%s to %s, SYN at ", c.client, c.server)
+	for i, t := range c.syns {
+		if i > 0 {
+			text += " and "
+		}
+		text += at(t)
+	}
+	for _, e := range []struct {
+		what string
+		at   time.Duration
+	}{{"SYN-ACK", c.accepted}, {"RST in answer", c.refused}, {"ICMP error", c.icmpAt}, {"RST of the server", c.reset}, {"FIN of the server", c.finished}, {"end by the client", c.ended}} {
+		if e.at != 0 {
+			text += fmt.Sprintf(", %s at %s", e.what, at(e.at))
+		}
+	}
+	if c.accepted != 0 {
+		text += fmt.Sprintf(", %d bytes from the server", c.answer)
+	}
+	return text
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hitless/hitless/internal/testfiles"
+	"github.com/hitless/hitless/record"
+)
+
+// Runs that cannot be verified never agree.
+func TestRunsThatCannotBeVerified(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, dir string)
+		code  int
+	}{
+		"no capture": {func(*testing.T, string) {}, 2},
+		"a capture that is none": {func(t *testing.T, dir string) {
+			testfiles.Write(t, dir, record.CaptureFile, []byte("no packets"))
+		}, 2},
+		"a changed record": {func(t *testing.T, dir string) {
+			file := filepath.Join(dir, record.HistoryDir, record.AttemptsFile)
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[len(data)-1]++
+			testfiles.Write(t, filepath.Dir(file), record.AttemptsFile, data)
+		}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeRun(t, dir)
+			c.spoil(t, dir)
+			if code, out, errs := executed("verify", dir); code != c.code || out != "" || errs == "" {
+				t.Errorf("exit code %d, want %d; stdout %q, stderr %q", code, c.code, out, errs)
+			}
+		})
+	}
+}
+
+// A capture needs a lab, and a client outside of the cluster.
+func TestRunsThatCannotBeCaptured(t *testing.T) {
+	for _, args := range [][]string{
+		{"run", "rollout", "--capture", "--set", "client=pod"},
+		{"run", "rollout", "--capture", "--in-cluster"},
+	} {
+		if code, _, errs := executed(append(args, "--out", t.TempDir())...); code != exitUsage || errs == "" {
+			t.Errorf("hitless %q: exit code %d, want %d; stderr %q", args, code, exitUsage, errs)
+		}
+	}
+}

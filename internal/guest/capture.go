@@ -1,0 +1,35 @@
+package guest
+
+import (
+	"time"
+
+	"github.com/hitless/hitless/lab"
+	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/observers/capture"
+	"github.com/hitless/hitless/record"
+)
+
+// startCapture captures packets at the client and at each node, if the plan says so. The function that it returns ends the
+// capture and saves it.
+func startCapture(l *lab.Lab, plan Plan, r *recorder, now func() time.Duration) (save func() error, err error) {
+	if !plan.Capture {
+		return func() error { return nil }, nil
+	}
+	places := []capture.Place{placeToCapture("client", l.Net.Client)}
+	for _, n := range l.Net.Nodes {
+		places = append(places, placeToCapture(n.Name, n.Namespace))
+	}
+	c, err := capture.Start(places, now)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		data, err := c.Stop()
+		r.file(record.CaptureFile, data)
+		return err
+	}, nil
+}
+
+func placeToCapture(name string, ns *topology.Namespace) capture.Place {
+	return capture.Place{Name: name, Link: "eth0", Do: ns.Do, Generation: ns.Generation}
+}
