@@ -9,17 +9,35 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
 )
 
 // Result is what a capture says about a run.
 type Result struct {
+	Run      Run               `json:"run"`
 	Lanes    []*LaneResult     `json:"lanes"`
 	Skipped  []SkippedLane     `json:"skipped,omitempty"`
 	Findings []Finding         `json:"findings"` // the first maxFindings
 	More     int               `json:"more,omitempty"`
 	Lost     map[string]uint64 `json:"lost,omitempty"` // packets that the capture lost, by place
+}
+
+// Run identifies the run, with the report's totals of its measured lanes.
+type Run struct {
+	Command       string           `json:"command"`
+	Verdict       analysis.Verdict `json:"verdict"`
+	Attempts      int              `json:"attempts"`
+	Dropped       int              `json:"dropped"`
+	Delayed       int              `json:"delayed"`
+	InputsSha256  string           `json:"inputsSha256"`
+	ProgramSha256 string           `json:"programSha256,omitempty"`
+}
+
+func runOf(h *record.History, r *analysis.Report) Run {
+	return Run{Command: h.Run.Command, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped, Delayed: r.Totals.Delayed,
+		InputsSha256: h.Run.InputsSha256, ProgramSha256: h.Run.ProgramSha256}
 }
 
 // maxFindings bounds the list of findings; the rest is counted.

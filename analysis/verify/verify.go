@@ -26,7 +26,7 @@ const clientPlace = "client"
 // record without single attempts.
 func Verify(h *record.History, report *analysis.Report, packets io.Reader) (*Result, error) {
 	if h.Run.Record == record.RecordThinned {
-		return nil, errors.New("the record is thinned: it has no single attempts where nothing happened; repeat the run with --set record=full --capture")
+		return nil, errors.New("the record is thinned: it has no single attempts where nothing happened; repeat the run with --set record=all --capture")
 	}
 	c, err := readCapture(packets)
 	if err != nil {
@@ -39,7 +39,7 @@ func Verify(h *record.History, report *analysis.Report, packets io.Reader) (*Res
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Lost: c.lost}
+	r := &Result{Run: runOf(h, report), Lanes: []*LaneResult{}, Findings: []Finding{}, Lost: c.lost}
 	k := newCheck(r, c)
 	for _, l := range lanes {
 		if why := l.unverifiable(); why != "" {

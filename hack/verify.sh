@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Verifies runs of many scenarios with their packets, for docs/results/verified.md: about an hour on two idle cores. Runs with a file in
+# docs/results/verified are not run again, unless FORCE=1. SUBSET=NAME,NAME runs only these. A run that disagrees does not stop the
+# others; the exit code is 1 then.
+set -euo pipefail
+results=docs/results/verified work=out/results/verified
+common=(--controlplane replay --capture --rate 50 --set baseline=10s --set settle=10s)
+old=kube-proxy@v1.25.3 new=kube-proxy@v1.37.1
+# Name and arguments of `hitless run`. The first part loses connections, the second does not.
+rows=(
+  "rollout-1 rollout --set rollouts=1 --set terminatingFallback=off"
+  "rollout-2 rollout --set rollouts=1 --set terminatingFallback=off --seed 2"
+  "rollout-3 rollout --set rollouts=1 --set terminatingFallback=off --seed 3"
+  "rollout-rst rollout --set rollouts=1 --set terminatingFallback=off --set close=rst"
+  "rollout-ipv6 rollout --set rollouts=1 --set terminatingFallback=off --set family=ipv6"
+  "rollout-haproxy rollout --set rollouts=1 --set terminatingFallback=off --set loadBalancer=haproxy"
+  "rollout-short rollout --set rollouts=1 --set trafficPolicy=Cluster --set shutdownDelay=0s --set gracePeriod=1s"
+  "rollout-v1.25.3-iptables rollout --set rollouts=1 --subject $old/iptables"
+  "rollout-v1.25.3-ipvs rollout --set rollouts=1 --subject $old/ipvs"
+  "fault fault"
+  "flush-iptables interference --set what=flush --subject $new/iptables"
+  "flush-nftables interference --set what=flush --subject $new/nftables"
+  "reload interference --set what=reload"
+  "stale-drop interference --set what=stale-drop"
+  "poweroff drain --set what=poweroff --set off=30s"
+  "poweroff-2 drain --set what=poweroff --set off=30s --seed 2"
+  "reboot drain --set what=reboot --set off=30s"
+  "scale scale --set away=10s"
+  "scale-nftables scale --set away=10s --subject $new/nftables"
+  "recreate recreate --set away=5s"
+  "recreate-iptables recreate --set away=5s --subject $new/iptables"
+  "rollout-bundled rollout --set rollouts=1"
+  "rollout-nftables rollout --set rollouts=1 --subject $new/nftables"
+  "restart restart"
+  "restart-kill restart --set signal=KILL --subject $new/iptables"
+  "policy policy --set between=3s"
+)
+
+all=() todo=()
+for row in "${rows[@]}"; do
+  name=${row%% *}
+  all+=("$name")
+  [[ -z ${SUBSET:-} || ",$SUBSET," == *",$name,"* ]] || continue
+  [[ -n ${FORCE:-} || ! -e $results/$name.json ]] || continue
+  todo+=("$row")
+done
+requested=${SUBSET:-}
+for name in ${requested//,/ }; do
+  [[ " ${all[*]} " == *" $name "* ]] || { echo "SUBSET names $name; the runs are ${all[*]}" >&2; exit 2; }
+done
+
+mkdir -p "$results" "$work"
+failed=() begun=$(date +%s) each=120 # seconds of a run, until one has been measured
+for i in "${!todo[@]}"; do
+  read -r name args <<< "${todo[$i]}"
+  [ "$i" -eq 0 ] || each=$((($(date +%s) - begun) / i))
+  echo "run $((i + 1)) of ${#todo[@]}: $name; all end at about $(date -d "@$(($(date +%s) + each * (${#todo[@]} - i)))" +%H:%M)"
+  rm -rf "${work:?}/$name" # else an earlier run may be taken for this one
+  status=0
+  # shellcheck disable=SC2086 # no argument has a space
+  bin/hitless run $args "${common[@]}" --out "$work/$name" > "$work/$name.log" 2>&1 || status=$?
+  case $status in
+    0 | 1 | 3) ;; # a run that loses connections is what is to be verified; one that is invalid has packets too
+    130 | 143) echo "interrupted; the runs before are kept" >&2; exit "$status" ;;
+    *) failed+=("$name"); tail -n 5 "$work/$name.log" >&2; continue ;;
+  esac
+  status=0
+  bin/hitless verify "$work/$name" --json > "$work/$name.json" || status=$?
+  [ -s "$work/$name.json" ] && mv "$work/$name.json" "$results/$name.json"
+  echo "  exit code $status of hitless verify"
+  [ "$status" -eq 0 ] || failed+=("$name")
+done
+${GO:-go} run ./hack/docs
+[ ${#failed[@]} -eq 0 ] || { echo "not verified: ${failed[*]}" >&2; exit 1; }
