@@ -274,21 +274,26 @@ func (a *Analysis) standingCause(standing []Candidate, l *Lane, o *Outage, servi
 
 // suspectText is a clause with the event and its time before the outage.
 func (a *Analysis) suspectText(o *Outage, s *Candidate) string {
-	what := s.what
+	what, local := s.what, ""
 	if s.event == "pod terminating" && a.pods.onlyReady(s.pod, s.at) {
 		what = "the only local " + what
+		if o.Lane.Local {
+			local = "; externalTrafficPolicy: Local allows the node no other pod"
+		}
 	}
 	clock := o.Lane.fleet.clock
 	when := " at the same moment"
 	if after := o.from - s.at; after >= max(50*time.Microsecond, clock) {
 		when = " " + units.MsText(units.Millis(after)) + " before"
+	} else if s.kind != record.KindService && -after >= max(time.Millisecond, clock) {
+		when = ", recorded " + units.MsText(units.Millis(-after)) + " after the first failed attempt was due"
 	} else if s.kind == record.KindService && -after > watcherLag {
 		when = ", which the API showed " + units.MsText(units.Millis(-after)) + " after it began"
 	}
 	if clock > 0 {
 		when += ", give or take " + units.MsText(units.MillisUp(clock)) + " between two clocks"
 	}
-	text := what + when
+	text := what + when + local
 	if s.until > 0 {
 		text += fmt.Sprintf(" and lasted %s", units.MsText(units.Millis(s.until-s.at)))
 	}

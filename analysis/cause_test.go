@@ -112,7 +112,7 @@ func TestTheNearestHeavyEventOnThePathsNodeWins(t *testing.T) {
 		{"decoy: an endpoint on another node", true, []at{{endpoint("web-node-3", "default/web", "removed"), 1 * ms}}, "", ""},
 		{"decoy: an endpoint of another service", true, []at{{endpoint("other-node-2", "default/other", "removed"), 1 * ms}}, "", ""},
 		{"decoy: an endpoint on an unknown node", true, []at{{endpoint("stranger", "default/web", "removed"), 1 * ms}}, "", ""},
-		{"an event that its watcher saw a little late", true, []at{{pod("node-2", "web-node-2", "exited"), -8 * ms}}, "pod exited", "at the same moment"},
+		{"an event that its watcher saw a little late", true, []at{{pod("node-2", "web-node-2", "exited"), -8 * ms}}, "pod exited", "recorded 8.0 ms after"},
 		{"what came before rather than what was seen late", true, []at{{pod("node-2", "web-node-2", "terminating"), 3 * ms}, {pod("node-2", "web-node-2", "exited"), -15 * ms}},
 			"pod terminating", ""},
 		{"a pod that ends as soon as it is told to", true, []at{{pod("node-2", "web-node-2", "terminating"), 40 * ms}, {pod("node-2", "web-node-2", "exited"), 2 * ms}}, "pod terminating", ""},

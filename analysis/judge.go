@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,6 +87,7 @@ func (a *Analysis) nextSteps(r *Report) (steps []string) {
 	if len(changed) > 0 {
 		steps = append(steps, "Changed from default: "+strings.Join(changed, ", "))
 	}
+	steps = append(steps, a.whereToLook(r)...)
 	for _, b := range KnownBugs() {
 		old := r.Subject.Name == b.Subject && semver.IsValid(r.Subject.Version) && semver.Compare(r.Subject.Version, b.Fixed) < 0
 		key, value, _ := strings.Cut(b.Parameter, "=")
@@ -95,6 +97,22 @@ func (a *Analysis) nextSteps(r *Report) (steps []string) {
 		if slices.ContainsFunc(r.AllOutages(), func(o LaneOutage) bool { return o.Cause.Kind == b.Kind && o.Cause.Ended != "" }) {
 			steps = append(steps, fmt.Sprintf("Fixed in %s %s (%s; %s in docs/museum.md)", b.Subject, strings.TrimSuffix(b.Fixed, ".0"), b.Change, b.ID))
 		}
+	}
+	return steps
+}
+
+// whereToLook says how to see what the node of the first outage did: the log of its proxy, and its kernel's tables at that time.
+func (a *Analysis) whereToLook(r *Report) (steps []string) {
+	all := r.AllOutages()
+	if len(all) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(all, func(x, y LaneOutage) int { return cmp.Compare(x.From, y.From) })
+	if first.Node != "" && a.Run.Kernel.Kind != "cluster" {
+		steps = append(steps, fmt.Sprintf("Read what the proxy did at %s: logs/proxy-%s.log", units.At(first.From), first.Node))
+	}
+	if a.Run.Clock == "virtual" {
+		steps = append(steps, fmt.Sprintf("See the kernels' tables at the first loss: repeat the run with --stop-at %.3fs", first.From))
 	}
 	return steps
 }

@@ -57,7 +57,7 @@ func (s Subject) fact() string {
 		if slices.Min(lost) < slices.Max(lost) {
 			about = "about "
 		}
-		parts = append(parts, fmt.Sprintf("%s %s%s in %d of %s", loss.verb, about, units.Plural(int(median(lost)+0.5), "connection"), len(lost), units.Plural(valid, "run")))
+		parts = append(parts, fmt.Sprintf("%s %s%s per run in %d of %s", loss.verb, about, units.Plural(int(median(lost)+0.5), "connection"), len(lost), units.Plural(valid, "run")))
 	}
 	if len(parts) == 0 {
 		return fmt.Sprintf("%s dropped none in %s", s.Subject, units.Plural(valid, "run"))

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/reports"
 )
@@ -66,6 +68,24 @@ func (c *Comparison) notes() (notes []string) {
 	return notes
 }
 
+// Next names the report that explains the first loss: of a subject that is worse or fails, else of any. It is empty when no valid
+// run lost connections.
+func (c *Comparison) Next() string {
+	at, found := -1, Run{}
+	for i, s := range c.Subjects {
+		bad := s.Verdict != analysis.Pass
+		for _, r := range s.Runs {
+			if r.valid() && r.Dropped+r.Delayed > 0 && (at < 0 || bad && c.Subjects[at].Verdict == analysis.Pass) {
+				at, found = i, r
+			}
+		}
+	}
+	if at < 0 {
+		return ""
+	}
+	return fmt.Sprintf("the causes of the losses of %s with seed %d are in %s", c.Subjects[at].Subject, found.Seed, path.Join(path.Dir(found.Report), reports.PageFile))
+}
+
 // measureTitles are the titles of measureTable, except that of the subject.
 var measureTitles = []string{"measure", "verdict", "runs", "median difference", "95 % interval"}
 
@@ -100,6 +120,12 @@ func WriteTerminal(w io.Writer, c *Comparison) error {
 		writeTable(&b, append([][]string{append([]string{"against " + c.Reference}, measureTitles...)}, c.measureTable()...))
 	}
 	fmt.Fprintf(&b, "\n%s\n", strings.Join(append(c.changeTexts(), c.notes()...), "\n"))
+	if next := c.Next(); next != "" {
+		fmt.Fprintf(&b, "next: %s\n", next)
+	}
+	if c.Command != "" {
+		fmt.Fprintf(&b, "\nrepeat with      %s\n", c.Command)
+	}
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -160,6 +186,12 @@ func WriteMarkdown(w io.Writer, c *Comparison) error {
 	b.WriteByte('\n')
 	for _, note := range c.notes() {
 		fmt.Fprintf(&b, "- %s\n", reports.Cell(note))
+	}
+	if next := c.Next(); next != "" {
+		fmt.Fprintf(&b, "\nNext: %s.\n", next)
+	}
+	if c.Command != "" {
+		fmt.Fprintf(&b, "\nRepeat with `%s`\n", c.Command)
 	}
 	_, err := w.Write(b.Bytes())
 	return err

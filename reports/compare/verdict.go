@@ -296,7 +296,7 @@ func (m Measure) texts() (estimate, interval string) {
 		sign = "+"
 	}
 	if m.More+m.Less+m.Equal < leastPairs {
-		return sign + text(m.Estimate), "" // an interval of so few pairs says nothing
+		return sign + text(m.Estimate), fmt.Sprintf("none: needs %d pairs", leastPairs)
 	}
 	return sign + text(m.Estimate), text(m.Low) + " to " + text(m.High)
 }

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -114,7 +115,7 @@ type DataEvent struct {
 
 // Render writes the page of an analysis and its report.
 func Render(a *analysis.Analysis, w io.Writer, r *analysis.Report, o record.Origin, h *record.History) error {
-	parsed, err := template.New("page.html").Funcs(template.FuncMap{"thousands": units.Thousands, "ms": units.MsText, "at": units.At, "numbered": numbered,
+	parsed, err := template.New("page.html").Funcs(template.FuncMap{"thousands": units.Thousands, "linked": linked, "ms": units.MsText, "at": units.At, "numbered": numbered,
 		"node": analysis.NodeText, "classes": analysis.ClassesText, "milli": func(s float64) string { return units.MsText(s * 1e3) }}).ParseFS(sections, "sections/*.html")
 	if err != nil {
 		return fmt.Errorf("reading the page's template: %w", err)
@@ -221,4 +222,11 @@ func Settings(r *analysis.Report) []setting {
 		all = append(all, setting{key, r.Run.Parameters[key]})
 	}
 	return all
+}
+
+var upstreamID = regexp.MustCompile(`\bk8s-([0-9]+)\b`)
+
+// linked escapes a text and makes ids of the museum, such as k8s-85643, links to the upstream issues that they are named after.
+func linked(text string) template.HTML {
+	return template.HTML(upstreamID.ReplaceAllString(template.HTMLEscapeString(text), `<a href="https://github.com/kubernetes/kubernetes/issues/$1">k8s-$1</a>`))
 }
