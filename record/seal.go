@@ -74,7 +74,7 @@ func SealHistory(dir string, what Sealed, key ed25519.PrivateKey) ([]byte, *Seal
 		if err != nil {
 			return nil, nil, err
 		}
-		s.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(key, text))
+		_, s.Signature = Sign(key, text)
 	}
 	data, err := s.encode()
 	return data, s, err

@@ -1,12 +1,16 @@
 package record
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"strings"
 )
 
 // SigningKey parses a private ed25519 key in a PEM file (PKCS #8), as `openssl genpkey -algorithm ed25519` writes it. file is its name in errors.
@@ -66,4 +70,24 @@ func signerOf(key ed25519.PublicKey) string {
 	}
 	sum := sha256.Sum256(der)
 	return hex.EncodeToString(sum[:])
+}
+
+// Sign returns the signature of a text in a word of ASCII, and the name of its key.
+func Sign(key ed25519.PrivateKey, text []byte) (signer, signature string) {
+	return signerOf(key.Public().(ed25519.PublicKey)), base64.StdEncoding.EncodeToString(ed25519.Sign(key, text))
+}
+
+// VerifySignature checks that a text is signed with the private part of a key. what names the text in errors.
+func VerifySignature(key ed25519.PublicKey, what string, text []byte, signer, signature string) error {
+	if signature == "" {
+		return fmt.Errorf("%s is not signed", what)
+	}
+	if signer != signerOf(key) {
+		return fmt.Errorf("%s is signed with the key %s, not with %s", what, cmp.Or(strings.ToValidUTF8(signer, "?"), "(unnamed)"), signerOf(key))
+	}
+	raw, err := base64.StdEncoding.DecodeString(signature)
+	if err != nil || !ed25519.Verify(key, text, raw) {
+		return errors.New("the signature of " + what + " is wrong")
+	}
+	return nil
 }

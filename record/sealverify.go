@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"strings"
 )
 
 // DamageError is a record that is not the one that was sealed, or whose seal is damaged or not signed as demanded. Its verdict is invalid.
@@ -137,16 +135,9 @@ func surveyOf(files fs.FS) (fs.File, []part) {
 
 // verifySigner checks that the seal is signed with the private part of a key.
 func (s *Seal) verifySigner(key ed25519.PublicKey) error {
-	if s.Signature == "" {
-		return errors.New("its seal is not signed")
+	text, err := s.message()
+	if err != nil {
+		return err
 	}
-	if s.Signer != signerOf(key) {
-		return fmt.Errorf("its seal is signed with the key %s, not with %s", cmp.Or(strings.ToValidUTF8(s.Signer, "?"), "(unnamed)"), signerOf(key))
-	}
-	signature, err := base64.StdEncoding.DecodeString(s.Signature)
-	text, textErr := s.message()
-	if err != nil || textErr != nil || !ed25519.Verify(key, text, signature) {
-		return errors.New("the signature of its seal is wrong")
-	}
-	return nil
+	return VerifySignature(key, "its seal", text, s.Signer, s.Signature)
 }

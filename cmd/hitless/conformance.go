@@ -49,12 +49,16 @@ was not run, 130 interrupted.`,
 	seedFlag(f, &c.Options, "seed of all runs; the same seed repeats the same histories")
 	f.StringVar(&shard, "shard", "", "only part `I/N` of the selected specs, such as 1/3; hitless report conformance joins them")
 	f.StringVar(&c.Out, "out", conformance.DefaultOut, "folder for the results")
+	signFlag(f, &c.Options.Sign)
 	f.BoolVar(&c.DryRun, "dry-run", false, "list the selected specs, their labels and their runs, and stop")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := sites.chooseSite(f, c.Options); err != nil {
 			return err
 		}
 		if c.Selection.Shard, err = conformance.ParseShard(shard); err != nil {
+			return err
+		}
+		if c.Key, err = signingKey(cmd.Context(), c.Options.Sign); err != nil {
 			return err
 		}
 		c.Command = repeatingConformance(f)
@@ -163,7 +167,7 @@ func printConformance(out io.Writer, r *conformance.Report, dir string) {
 }
 
 func conformanceReportCommand() *cobra.Command {
-	var out string
+	var out, verify string
 	cmd := &cobra.Command{
 		Use:   "conformance DIR...",
 		Short: "Compare the conformance of many subjects, or join the shards of one call",
@@ -174,7 +178,11 @@ failure, and conformance.yaml and conformance.html of a single subject.`,
   hitless report conformance out/shard-* --out out/whole`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			all, err := conformance.ReadAll(cmd.Context(), dirs)
+			key, err := verifyingKey(cmd.Context(), verify)
+			if err != nil {
+				return err
+			}
+			all, err := conformance.ReadAll(cmd.Context(), dirs, key)
 			if err != nil {
 				return err
 			}
@@ -192,6 +200,7 @@ failure, and conformance.yaml and conformance.html of a single subject.`,
 			return errors.Join(conformance.WriteMatrix(out, m, all), folder.Close())
 		},
 	}
+	verifyFlag(cmd.Flags(), &verify)
 	cmd.Flags().StringVar(&out, "out", "", "folder for matrix.html, and for the report of joined shards")
 	return cmd
 }

@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -22,6 +23,8 @@ type Config struct {
 	Selection Selection
 	Out       string // folder of the results; out/conformance if empty
 	DryRun    bool   // nothing runs, and nothing is written
+	// Key signs the report; nil for none. Options.Sign is the file of the key that signs the runs.
+	Key ed25519.PrivateKey
 	// Execute makes a run; run.Run if nil.
 	Execute func(context.Context, run.Options) (*run.Result, error)
 	// Command is the call without its selection and folders, for reports.

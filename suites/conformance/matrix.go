@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -214,11 +215,11 @@ func (m *Matrix) WriteText(out io.Writer) error {
 	return w.Flush()
 }
 
-// ReadAll reads the reports of folders and joins shards.
-func ReadAll(ctx context.Context, dirs []string) ([]*Report, error) {
+// ReadAll reads the reports of folders and joins shards, with the errors of Read.
+func ReadAll(ctx context.Context, dirs []string, key ed25519.PublicKey) ([]*Report, error) {
 	var all []*Report
 	for _, dir := range dirs {
-		r, err := Read(ctx, dir)
+		r, err := Read(ctx, dir, key)
 		if err != nil {
 			return nil, err
 		}
@@ -237,5 +238,5 @@ func WriteMatrix(dir string, m *Matrix, all []*Report) error {
 	if len(all) != 1 {
 		return err
 	}
-	return errors.Join(err, Write(dir, all[0], nil))
+	return errors.Join(err, Write(dir, all[0], nil, nil))
 }

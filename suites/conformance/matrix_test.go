@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,11 +21,11 @@ func TestJoinedShardsEqualTheWhole(t *testing.T) {
 		}
 		dirs = append(dirs, dir)
 	}
-	joined, err := ReadAll(t.Context(), dirs)
+	joined, err := ReadAll(t.Context(), dirs, nil)
 	if err != nil || len(joined) != 1 {
 		t.Fatalf("%d reports: %v", len(joined), err)
 	}
-	got, err := encode(joined[0])
+	got, err := encode(joined[0], nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestJoinedShardsEqualTheWhole(t *testing.T) {
 	}
 	other, _, _ := suite(t, "none", filter, "-shard=2/3", "-seed=2")
 	for name, dirs := range map[string][]string{"missing": dirs[:2], "twice": append(slices.Clone(dirs), dirs[0]), "another seed": {dirs[1], dirs[2], other}} {
-		if _, err := ReadAll(t.Context(), dirs); err == nil {
+		if _, err := ReadAll(t.Context(), dirs, nil); err == nil {
 			t.Errorf("%s: the shards were joined", name)
 		}
 	}
@@ -86,20 +87,20 @@ func TestDamagedReportsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(t.Context(), dir); err != nil {
+	if _, err := Read(t.Context(), dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, change := range [][2]string{{"schemaVersion: 1", "schemaVersion: 2"}, {"kind: ConformanceSuiteReport", "kind: Other"}, {"promise:", "promis:"}, {"seed: 1", "seed: one"}} {
 		text, _, _ := bytes.Cut(data, []byte(sealLine))
-		damaged := seal(bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1))
+		damaged := seal(bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1), nil)
 		if err := os.WriteFile(filepath.Join(dir, File), damaged, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(t.Context(), dir); err == nil || bytes.Equal(damaged, data) {
+		if _, err := Read(t.Context(), dir, nil); err == nil || bytes.Equal(damaged, data) {
 			t.Errorf("%q for %q was read", change[1], change[0])
 		}
 	}
-	if _, err := Read(t.Context(), t.TempDir()); err == nil {
+	if _, err := Read(t.Context(), t.TempDir(), nil); err == nil {
 		t.Error("a folder without a report was read")
 	}
 }
@@ -113,17 +114,57 @@ func TestChangedReportsAreRefused(t *testing.T) {
 	}
 	for i := range data {
 		data[i] ^= 1
-		if err := checkSeal(data); err == nil {
+		if err := checkSeal(data, nil); err == nil {
 			t.Errorf("byte %d was changed, and the report was read", i)
 		}
 		data[i] ^= 1
 	}
-	for name, changed := range map[string][]byte{"without its last line": data[:bytes.LastIndex(data, []byte(sealLine))], "with a line more": append(bytes.Clone(data), "seed: 2\n"...)} {
+	signed := seal(bytes.Clone(data[:bytes.LastIndex(data, []byte(sealLine))]), signingKey(1))
+	for name, changed := range map[string][]byte{"with lines after the signature": append(bytes.Clone(signed), "seed: 2\n"...), "without its last line": data[:bytes.LastIndex(data, []byte(sealLine))], "with a line more": append(bytes.Clone(data), "seed: 2\n"...)} {
 		if err := os.WriteFile(filepath.Join(dir, File), changed, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(t.Context(), dir); err == nil {
+		if _, err := Read(t.Context(), dir, nil); err == nil {
 			t.Errorf("a report %s was read", name)
 		}
+	}
+}
+
+func signingKey(seed byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
+}
+
+// A signed report is read with its own key and without one; other keys and reports without a signature are refused where a key is demanded.
+func TestSignedReports(t *testing.T) {
+	dir, _, _ := suite(t, "none", "-ginkgo.focus= flap ")
+	r, err := Read(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public := func(seed byte) ed25519.PublicKey { return signingKey(seed).Public().(ed25519.PublicKey) }
+	if _, err := Read(t.Context(), dir, public(1)); err == nil {
+		t.Error("a report without a signature was read with a key")
+	}
+	if err := Write(dir, r, signingKey(1), nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string]ed25519.PublicKey{"without a key": nil, "with its key": public(1)} {
+		if _, err := Read(t.Context(), dir, key); err != nil {
+			t.Errorf("a signed report is not read %s: %v", name, err)
+		}
+	}
+	if _, err := Read(t.Context(), dir, public(2)); err == nil {
+		t.Error("a report was read that another key has signed")
+	}
+	data, err := os.ReadFile(filepath.Join(dir, File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range data {
+		data[i] ^= 1
+		if err := checkSeal(data, public(1)); err == nil {
+			t.Errorf("byte %d of a signed report was changed, and the report was read", i)
+		}
+		data[i] ^= 1
 	}
 }

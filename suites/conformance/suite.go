@@ -196,7 +196,7 @@ func (s *Suite) conclude(r ginkgo.Report) {
 	if s.claim == nil {
 		return
 	}
-	err := errors.Join(Write(s.config.Out, s.report, &r), s.claim.Close())
+	err := errors.Join(Write(s.config.Out, s.report, s.config.Key, &r), s.claim.Close())
 	if err != nil {
 		s.err = err
 		ginkgo.Fail(err.Error())

@@ -42,7 +42,7 @@ func command(dir, faults string, more ...string) *exec.Cmd {
 // readReport reads a report and checks it against its schema.
 func readReport(t *testing.T, dir string) *Report {
 	t.Helper()
-	r, err := Read(t.Context(), dir)
+	r, err := Read(t.Context(), dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

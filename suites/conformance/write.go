@@ -3,12 +3,14 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"embed"
 	"errors"
 	"fmt"
 	"html/template"
 	"path/filepath"
+	"strings"
 
 	"github.com/onsi/ginkgo/v2/reporters"
 	"github.com/onsi/ginkgo/v2/types"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/input"
+	"github.com/hitless/hitless/record"
 )
 
 // The files of the results, beside the folder of runs.
@@ -37,9 +40,9 @@ var pages embed.FS
 // templates are the pages of a report and of a matrix, which share their head.
 var templates = template.Must(template.ParseFS(pages, "*.html"))
 
-// Write writes the files of a report into a folder, each in one step. of is Ginkgo's report; nil for none.
-func Write(dir string, r *Report, of *types.Report) error {
-	text, err := encode(r)
+// Write writes the files of a report into a folder, each in one step. key signs it, unless it is nil. of is Ginkgo's report; nil for none.
+func Write(dir string, r *Report, key ed25519.PrivateKey, of *types.Report) error {
+	text, err := encode(r, key)
 	if err != nil {
 		return err
 	}
@@ -54,42 +57,67 @@ func Write(dir string, r *Report, of *types.Report) error {
 	return errors.Join(reporters.GenerateJUnitReport(*of, filepath.Join(dir, junitFile)), reporters.GenerateJSONReport(*of, filepath.Join(dir, ginkgoFile)))
 }
 
-func encode(r *Report) ([]byte, error) {
+func encode(r *Report, key ed25519.PrivateKey) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
 	if err := errors.Join(encoder.Encode(r), encoder.Close()); err != nil {
 		return nil, fmt.Errorf("encoding the conformance report: %w", err)
 	}
-	return seal(b.Bytes()), nil
+	return seal(b.Bytes(), key), nil
 }
 
-// sealLine begins the last line of a report, which has the digest of all lines above.
-const sealLine = "# sha256 of the lines above: "
+// sealLine begins the line of a report that has the digest of all lines above. In a signed report one more line follows, with the name of the
+// key and the signature of all lines above it.
+const (
+	sealLine = "# sha256 of the lines above: "
+	signLine = "# signed with ed25519: "
+)
 
-func seal(text []byte) []byte { return fmt.Appendf(text, "%s%x\n", sealLine, sha256.Sum256(text)) }
+func seal(text []byte, key ed25519.PrivateKey) []byte {
+	sealed := fmt.Appendf(text, "%s%x\n", sealLine, sha256.Sum256(text))
+	if key == nil {
+		return sealed
+	}
+	signer, signature := record.Sign(key, sealed)
+	return fmt.Appendf(sealed, "%s%s %s\n", signLine, signer, signature)
+}
 
-// checkSeal returns an error for a report that was changed after its suite.
-func checkSeal(sealed []byte) error {
+// checkSeal returns an error for a report that was changed after its suite, and for one that is not signed with the private part of key,
+// unless that is nil.
+func checkSeal(text []byte, key ed25519.PublicKey) error {
+	sealed, signature := text, ""
+	if at := bytes.LastIndex(text, []byte("\n"+signLine)) + 1; at > 0 {
+		sealed, signature = text[:at], string(text[at+len(signLine):])
+	}
 	end := bytes.LastIndex(sealed, []byte("\n"+sealLine)) + 1
 	if end == 0 {
-		return errors.New("its last line has no digest, so that it cannot be trusted")
+		return errors.New("it has no digest at its end, so that it cannot be trusted")
 	}
-	if !bytes.Equal(seal(bytes.Clone(sealed[:end])), sealed) {
-		return errors.New("it was changed: its digest is not that of its last line")
+	if !bytes.Equal(seal(bytes.Clone(sealed[:end]), nil), sealed) {
+		return errors.New("it was changed: its digest is not that at its end")
 	}
-	return nil
+	signature = strings.TrimSuffix(signature, "\n")
+	if strings.Contains(signature, "\n") {
+		return errors.New("it has lines after its signature, so that it cannot be trusted")
+	}
+	signer, signature, _ := strings.Cut(signature, " ")
+	if key == nil {
+		return nil
+	}
+	return record.VerifySignature(key, "it", sealed, signer, signature)
 }
 
-// Read reads the report in a folder of results. It refuses changed reports, unknown fields and other versions.
-func Read(ctx context.Context, dir string) (*Report, error) {
+// Read reads the report in a folder of results. It refuses changed reports, unknown fields and other versions, and reports that are not signed
+// with the private part of key, unless that is nil.
+func Read(ctx context.Context, dir string, key ed25519.PublicKey) (*Report, error) {
 	file := filepath.Join(dir, File)
 	data, err := input.Read(ctx, file, input.TextBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading a conformance report: %w; `hitless conformance` writes one", err)
 	}
-	if err := checkSeal(data); err != nil {
-		return nil, fmt.Errorf("reading %s: %w; `hitless conformance` writes it again", file, err)
+	if err := checkSeal(data, key); err != nil {
+		return nil, &record.DamageError{Folder: dir, Reason: File + ": " + err.Error()}
 	}
 	var r Report
 	decoder := yaml.NewDecoder(bytes.NewReader(data))

@@ -147,7 +147,7 @@ func (m Measurement) measure(ctx context.Context, t *Table, j job) error {
 	case code != 0 && code != 1 && code != 3:
 		return fmt.Errorf("measuring %s: `hitless conformance` ended with exit code %d; nothing of it is kept", j.subject.Name, code)
 	}
-	r, err := conformance.Read(ctx, out)
+	r, err := conformance.Read(ctx, out, nil)
 	if err != nil {
 		return err
 	}

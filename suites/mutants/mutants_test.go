@@ -103,7 +103,7 @@ func (l *lab) examine(_ context.Context, args []string) (int, error) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return 0, err
 	}
-	return r.ExitCode(), conformance.Write(out, r, nil)
+	return r.ExitCode(), conformance.Write(out, r, nil, nil)
 }
 
 func measurement(t *testing.T, l *lab, names string) Measurement {
