@@ -29,6 +29,7 @@ func api() Scenario {
 			laneParameters(),
 			Replicas.withDefault("2").withHelp("pods of the Deployment; fewer than nodes, because a rollout needs a free node for the new pod"),
 		},
+		Setup: func(p Params) Setup { return Setup{Lasts: p.apiTime()} },
 		Run: func(ctx context.Context, w *World) error {
 			if away := apiAwayFor.Of(w.Params); away > 0 {
 				name := fmt.Sprintf("keep the proxies from the API server for %s", away)
@@ -56,6 +57,17 @@ func api() Scenario {
 			return nil
 		},
 	}
+}
+
+// apiTime is about how long api takes: a rollout follows each disturbance.
+func (p Params) apiTime() time.Duration {
+	rollouts := relists.Of(p)
+	for _, disturbs := range []bool{apiAwayFor.Of(p) > 0, watchDelay.Of(p) > 0} {
+		if disturbs {
+			rollouts++
+		}
+	}
+	return apiAwayFor.Of(p) + watchDelay.Of(p) + time.Duration(rollouts)*p.rollTime(Replicas.Of(p))
 }
 
 // rollLate rolls the Deployment while the watches of one node's proxy are delayed, as by an overloaded API server.

@@ -34,6 +34,7 @@ func drain() Scenario {
 			Replicas.withDefault("2"),
 			clusterPolicy,
 		},
+		Setup: func(p Params) Setup { return Setup{Lasts: p.drainTime()} },
 		Run: func(ctx context.Context, w *World) error {
 			node, err := w.chooseNode(ctx)
 			if err != nil {
@@ -51,6 +52,19 @@ func drain() Scenario {
 			}
 		},
 	}
+}
+
+// drainTime is about how long drain takes.
+func (p Params) drainTime() time.Duration {
+	switch drainKind.Of(p) {
+	case "drain":
+		return p.rollTime(1) + offFor.Of(p)
+	case "scaledown":
+		return leaveAfter.Of(p) + offFor.Of(p)
+	case "reboot":
+		return offFor.Of(p) + p.memberTime() + startTime
+	}
+	return offFor.Of(p)
 }
 
 // chooseNode returns the node of the parameter node. With auto it is the first that fits.

@@ -39,10 +39,19 @@ func flap() Scenario {
 			clusterPolicy,
 		},
 		Steps: always(gateSteps, []string{"lane stop"}),
-		Setup: func(Params) Setup { return Setup{Gated: true} },
+		Setup: func(p Params) Setup { return Setup{Gated: true, Lasts: p.flapTime()} },
 		Lanes: func(w *World) []LaneSpec { return w.openConnections() },
 		Run:   func(ctx context.Context, w *World) error { return w.flapAll(ctx) },
 	}
+}
+
+// flapTime is about how long flap takes.
+func (p Params) flapTime() time.Duration {
+	all := time.Duration(flaps.Of(p)*Replicas.Of(p)) * 2 * unreadyFor.Of(p)
+	if openConnections.Of(p) > 0 {
+		all += max(stayOpen.Of(p), askEvery.Of(p))
+	}
+	return all + watchFor.Of(p)
 }
 
 // openConnections are the lanes of the open connections, one of each family. The scenario ends them before the watch, because effects

@@ -45,6 +45,7 @@ func interference() Scenario {
 			lastsFor.Parameter,
 			Replicas.withDefault("3"),
 		},
+		Setup: func(p Params) Setup { return Setup{Lasts: p.interferenceTime()} },
 		Run: func(ctx context.Context, w *World) error {
 			node, err := w.chooseNode(ctx)
 			if err != nil {
@@ -66,6 +67,17 @@ func interference() Scenario {
 			}
 		},
 	}
+}
+
+// interferenceTime is about how long interference takes; 0 for a second proxy, whose effects are waited for.
+func (p Params) interferenceTime() time.Duration {
+	switch Meddling.Of(p) {
+	case Second:
+		return 0
+	case "stale-allow":
+		return hiddenFor.Of(p) + lastsFor.Of(p)
+	}
+	return lastsFor.Of(p)
 }
 
 // nft runs nft on a node.

@@ -23,7 +23,7 @@ func TestThePlanTellsWhatIsLeft(t *testing.T) {
 		{quiet(), "settle", map[string]string{"settle": "7s"}, 7 * time.Second, true},
 		{quiet(), "end", nil, 0, false},
 		{soak(), "scenario", map[string]string{"for": "24h"}, 24*time.Hour + time.Minute, false},
-		{drain(), "scenario", nil, 0, false},
+		{interference(), "scenario", map[string]string{"what": "second"}, 0, false},
 		{drain(), "settle", nil, 20 * time.Second, true},
 		{Replay(line), "scenario", nil, 95 * time.Second, false},
 	} {
@@ -39,7 +39,7 @@ func TestThePlanTellsWhatIsLeft(t *testing.T) {
 
 // An estimate follows the parameters that make a scenario longer.
 func TestEachEstimateGrows(t *testing.T) {
-	longer := map[string]string{"fault": "faultDuration=30s", "migrate": "downtime=1m", "quiet": "quietFor=1h", "recreate": "away=1m", "restart": "downtime=1m",
+	longer := map[string]string{"api": "away=1h", "drain": "off=1h", "flap": "watch=1h", "interference": "lasts=1m", "policy": "between=1m", "fault": "faultDuration=30s", "migrate": "downtime=1m", "quiet": "quietFor=1h", "recreate": "away=1m", "restart": "downtime=1m",
 		"rollout": "rollouts=9", "scale": "away=1m", "soak": "for=48h", "upgrade": "between=1m"}
 	for _, s := range All() {
 		p := s.Defaults()

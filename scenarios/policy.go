@@ -28,6 +28,7 @@ func policy() Scenario {
 			Replicas.withDefault("3"),
 			clusterPolicy.withHelp("externalTrafficPolicy of the Service before and after: Local or Cluster"),
 		},
+		Setup: func(p Params) Setup { return Setup{Lasts: time.Duration(2*len(p.changes())) * policyRest.Of(p)} },
 		Run: func(ctx context.Context, w *World) error {
 			for _, name := range w.Params.changes() {
 				if err := w.changeService(ctx, name); err != nil {
