@@ -122,7 +122,7 @@ func (r *Report) Notes() []string {
 
 func (r *Report) SubjectText() string {
 	s := r.Subject
-	text := strings.Join(slices.DeleteFunc([]string{s.Name, s.Version, s.Mode}, func(t string) bool { return t == "" }), " ")
+	text := strings.Join(slices.DeleteFunc([]string{s.Name, s.Version, s.Mode, strings.ReplaceAll(s.Flags, "&", " ")}, func(t string) bool { return t == "" }), " ")
 	if text == "" {
 		return "unknown subject"
 	}

@@ -73,4 +73,5 @@ type Subject struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Mode    string `json:"mode"`
+	Flags   string `json:"flags,omitempty"` // of its program, as NAME=VALUE&NAME=VALUE; those that hitless sets itself are not among them
 }

@@ -96,7 +96,7 @@ func repeatingConformance(f *pflag.FlagSet) string {
 			if file, is := strings.CutPrefix(value, "exec:"); is {
 				value = "exec:" + filepath.Base(file)
 			}
-			words = append(words, "--"+name, value)
+			words = append(words, "--"+name, site.Word(value))
 		}
 	}
 	if f.Lookup("kubeconfig").Changed {

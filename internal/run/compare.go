@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
@@ -122,7 +123,7 @@ func (o Options) compareRuns(ctx context.Context, dir string, subjects []string,
 			group.Go(func() error {
 				one := o.of(s)
 				one.Seed = int64(seed)
-				name := fmt.Sprintf("%s-seed-%d", strings.NewReplacer("/", "-", "@", "-").Replace(s), seed)
+				name := fmt.Sprintf("%s-seed-%d", strings.NewReplacer("/", "-", "@", "-", "?", "-", "&", "-", "=", "-").Replace(s), seed)
 				one.Out = filepath.Join(dir, name)
 				one.Progress = progress.Named(name, o.report)
 				result, err := Run(ctx, one)
@@ -157,10 +158,10 @@ func entry(result *Result, path string, budget *record.Budget) (compare.Run, err
 func (o Options) compareCommand(asked Comparison) string {
 	words := []string{"hitless compare", o.Scenario}
 	for _, s := range asked.Subjects {
-		words = append(words, "--subject", s)
+		words = append(words, "--subject", site.Word(s))
 	}
 	if asked.Against != "" {
-		words = append(words, "--against", asked.Against)
+		words = append(words, "--against", site.Word(asked.Against))
 	}
 	if asked.BudgetFile != "" {
 		words = append(words, "--budget", asked.BudgetFile)

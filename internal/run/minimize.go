@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
@@ -75,7 +76,7 @@ func fallbackOf(run record.Run, spec subject.Spec) map[string]string {
 func (f *Failure) Command(file string) string {
 	o := f.Options
 	o.Timeline, o.Nodes, o.Rate = f.Timeline, f.Timeline.Nodes, f.Timeline.Rate
-	return strings.Join(append([]string{"hitless replay", file, "--subject", o.Subject}, o.LabOptions.Words(o.call())...), " ")
+	return strings.Join(append([]string{"hitless replay", file, "--subject", site.Word(o.Subject)}, o.LabOptions.Words(o.call())...), " ")
 }
 
 // subjectOf is the subject of a run. named is needed for a subject that a file described.
@@ -90,6 +91,9 @@ func subjectOf(run record.Run, named string) (subject.Spec, error) {
 	text := run.Subject.Name
 	if text == "kube-proxy" {
 		text += "@" + run.Subject.Version + "/" + run.Subject.Mode
+		if run.Subject.Flags != "" {
+			text += "?" + run.Subject.Flags
+		}
 	}
 	spec, err := subject.Parse(text)
 	if err != nil {

@@ -200,7 +200,7 @@ func (o *Options) call() site.Call {
 	}
 	maps.Copy(set, o.Set)
 	for _, key := range sortedKeys(set) {
-		c.Options = append(c.Options, "--set", key+"="+set[key])
+		c.Options = append(c.Options, "--set", site.Word(key+"="+set[key]))
 	}
 	return c
 }

@@ -53,6 +53,14 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		name := b.Target.Name
 		if i := slices.IndexFunc(proxies, func(p subject.Spec) bool { return proxyTarget(p) == b.Target }); i >= 0 {
 			name = proxies[i].Binary()
+			for _, p := range proxies {
+				if proxyTarget(p) != b.Target {
+					continue
+				}
+				if err := p.CheckFlags(ctx, b.Path); err != nil {
+					return UsageError{Reason: err}
+				}
+			}
 		}
 		if err := img.AddWithSum(path.Join(guest.Binaries, name), b.Path, 0o755, b.Sha256); err != nil {
 			return err

@@ -163,7 +163,7 @@ func (o LabOptions) Command(c Call) string {
 	if file, is := strings.CutPrefix(named, "exec:"); is {
 		named = "exec:" + filepath.Base(file) // the folder does not affect the run
 	}
-	words := append(append([]string{}, c.Verb...), "--subject", named, "--seed", fmt.Sprint(c.Seed))
+	words := append(append([]string{}, c.Verb...), "--subject", Word(named), "--seed", fmt.Sprint(c.Seed))
 	return strings.Join(append(words, o.Words(c)...), " ")
 }
 
@@ -189,10 +189,15 @@ func quoted(file string) string {
 	if path, err := filepath.Abs(file); err == nil {
 		file = path
 	}
-	if plainPath.MatchString(file) {
-		return file
+	return Word(file)
+}
+
+// Word is a text as one word of a shell.
+func Word(text string) string {
+	if plainPath.MatchString(text) {
+		return text
 	}
-	return "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._@:+,=-]+$`)
@@ -224,7 +229,7 @@ func (l *lab) header() record.Run {
 		Record:        recorder,
 		SchemaVersion: record.HistoryVersion, Scenario: l.plan.Scenario, Parameters: l.plan.Parameters, Seed: l.plan.Seed,
 		Kernel: l.kernel, Clock: l.clock,
-		Subject:      record.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode},
+		Subject:      record.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode, Flags: l.spec.Flags},
 		ControlPlane: l.plan.ControlPlane, Nodes: NodeNames(l.plan.Nodes), InputsSha256: l.inputs, ProgramSha256: l.program, Command: l.LabOptions.Command(l.Call),
 		Budget: l.Budget,
 	}

@@ -18,13 +18,14 @@ type Spec struct {
 	Name    string // bundled, kube-proxy, or the name of an Exec
 	Version string // v1.26.0; empty for the bundled proxier
 	Mode    string // ipvs, iptables or nftables; any word for an Exec
+	Flags   string // of a kube-proxy, as NAME=VALUE&NAME=VALUE in order of the names; empty for none
 	Exec    *Exec  // the content of a describing file; nil for the others
 }
 
 // Bundled is the bundled proxier.
 var Bundled = Spec{Name: "bundled", Mode: "ipvs"}
 
-var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.(\d+)\.\d+)/(iptables|ipvs|nftables)$`)
+var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.(\d+)\.\d+)/(iptables|ipvs|nftables)(?:\?(.*))?$`)
 
 // execPrefix leads the name of a file that describes a subject.
 const execPrefix = "exec:"
@@ -44,9 +45,16 @@ func Read(ctx context.Context, text string) (Spec, error) {
 	m := kubeProxy.FindStringSubmatch(text)
 	if m == nil {
 		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled, exec:FILE and kube-proxy@VERSION/MODE, "+
-			"such as kube-proxy@v1.26.0/iptables, with a version from v1.11 on and a mode of iptables, ipvs, nftables", text)
+			"such as kube-proxy@v1.26.0/iptables or kube-proxy@v1.37.1/ipvs?ipvs-strict-arp=true, with a version from v1.11 on and a mode of iptables, ipvs, nftables", text)
 	}
 	s := Spec{Name: "kube-proxy", Version: m[1], Mode: m[3]}
+	if strings.Contains(text, "?") {
+		flags, err := parseFlags(m[4])
+		if err != nil {
+			return Spec{}, fmt.Errorf("subject %q: %w", text, err)
+		}
+		s.Flags = flags
+	}
 	if minor := s.minor(); minor < 11 {
 		return Spec{}, fmt.Errorf("subject %q: versions from v1.11 on can be built", text)
 	} else if minor < oldestMinor(s.Mode) {
@@ -88,7 +96,11 @@ func (s Spec) String() string {
 	case s.Name == "bundled":
 		return s.Name
 	}
-	return s.Name + "@" + s.Version + "/" + s.Mode
+	text := s.Name + "@" + s.Version + "/" + s.Mode
+	if s.Flags != "" {
+		text += "?" + s.Flags
+	}
+	return text
 }
 
 // Binary is the file name of a kube-proxy among the lab's programs.
@@ -158,7 +170,7 @@ func (s Spec) Args(node, kubeconfig, fallback string) []string {
 	if s.Mode == "nftables" && s.minor() < 31 { // alpha in 1.29 and 1.30, and off (KEP-3866)
 		args = append(args, "--feature-gates=NFTablesProxyMode=true")
 	}
-	return args
+	return s.withFlags(args)
 }
 
 // DefaultFallback is the subject's default of terminatingFallback.
