@@ -73,7 +73,7 @@ func ParseSubject(text string) (Subject, error) {
 	if has && err != nil {
 		return Subject{}, fmt.Errorf("subject %q: %w; give a duration such as 0s after %s", text, err, minSync)
 	}
-	if spec.Exec != nil || spec.Mode == "iptables" {
+	if spec.Exec != nil || spec.Mode == "iptables" || spec.Mode == "userspace" {
 		return Subject{}, fmt.Errorf("subject %q: its kernel state cannot be read by the benchmark; give bundled or a kube-proxy in mode ipvs or nftables", text)
 	}
 	return Subject{spec, period}, nil

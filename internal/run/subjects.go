@@ -98,12 +98,12 @@ func (m machine) subjects() ([]Testable, []BuiltProxy, error) {
 		proxy = "no kube-proxy is built, and go, which builds them, is missing; install Go 1.26 or later"
 	}
 	for _, mode := range subject.Modes() {
-		why, text := proxy, map[string]string{"ipvs": ipvs, "nftables": "also with --kernel host",
+		why, text := proxy, map[string]string{"userspace": "the process itself carries the connections; needs --set trafficPolicy=Cluster", "ipvs": ipvs, "nftables": "also with --kernel host",
 			"iptables": "as iptables-nft, the nft variant of iptables; also with --kernel host"}[mode]
-		if lab != "" && mode != "ipvs" {
+		if lab != "" && strings.Contains(text, "--kernel host") {
 			why += "; --kernel host needs no virtual machine"
 		}
-		all = append(all, row("kube-proxy@VERSION/"+mode, subject.Oldest(mode)+" to "+newest(), why, text))
+		all = append(all, row("kube-proxy@VERSION/"+mode, subject.Oldest(mode)+" to "+subject.Newest(mode, newest()), why, text))
 	}
 	all = append(all,
 		row("exec:FILE", "any", lab, "any other proxy, described by a YAML file: docs/subjects.md"),

@@ -76,7 +76,7 @@ func TestBuiltProxies(t *testing.T) {
 	for _, b := range built {
 		got = append(got, b.Version+": "+strings.Join(b.Modes, " ")+": "+b.Fallback)
 	}
-	want := []string{"v1.12.2: iptables ipvs: off", "v1.25.3: iptables ipvs: off, can be switched", "v1.37.1: iptables ipvs nftables: on"}
+	want := []string{"v1.12.2: userspace iptables ipvs: off", "v1.25.3: userspace iptables ipvs: off, can be switched", "v1.37.1: iptables ipvs nftables: on"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

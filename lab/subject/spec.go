@@ -17,7 +17,7 @@ import (
 type Spec struct {
 	Name    string // bundled, kube-proxy, or the name of an Exec
 	Version string // v1.26.0; empty for the bundled proxier
-	Mode    string // ipvs, iptables or nftables; any word for an Exec
+	Mode    string // one of Modes; any word for an Exec
 	Flags   string // of a kube-proxy, as NAME=VALUE&NAME=VALUE in order of the names; empty for none
 	Exec    *Exec  // the content of a describing file; nil for the others
 }
@@ -25,7 +25,7 @@ type Spec struct {
 // Bundled is the bundled proxier.
 var Bundled = Spec{Name: "bundled", Mode: "ipvs"}
 
-var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.(\d+)\.\d+)/(iptables|ipvs|nftables)(?:\?(.*))?$`)
+var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.(\d+)\.\d+)/(userspace|iptables|ipvs|nftables)(?:\?(.*))?$`)
 
 // execPrefix leads the name of a file that describes a subject.
 const execPrefix = "exec:"
@@ -45,7 +45,7 @@ func Read(ctx context.Context, text string) (Spec, error) {
 	m := kubeProxy.FindStringSubmatch(text)
 	if m == nil {
 		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled, exec:FILE and kube-proxy@VERSION/MODE, "+
-			"such as kube-proxy@v1.26.0/iptables or kube-proxy@v1.37.1/ipvs?ipvs-strict-arp=true, with a version from v1.11 on and a mode of iptables, ipvs, nftables", text)
+			"such as kube-proxy@v1.26.0/iptables or kube-proxy@v1.37.1/ipvs?ipvs-strict-arp=true, with a version from v1.11 on and a mode of %s", text, strings.Join(Modes(), ", "))
 	}
 	s := Spec{Name: "kube-proxy", Version: m[1], Mode: m[3]}
 	if strings.Contains(text, "?") {
@@ -59,12 +59,20 @@ func Read(ctx context.Context, text string) (Spec, error) {
 		return Spec{}, fmt.Errorf("subject %q: versions from v1.11 on can be built", text)
 	} else if minor < oldestMinor(s.Mode) {
 		return Spec{}, fmt.Errorf("subject %q: kube-proxy has the nftables mode since v1.29 (KEP-3866)", text)
+	} else if s.Mode == modeUserspace && minor > newestUserspace {
+		return Spec{}, fmt.Errorf("subject %q: kube-proxy has no userspace mode since v1.26 (kubernetes#112133)", text)
 	}
 	return s, nil
 }
 
+// The first mode of kube-proxy, in which the process itself carries all connections, and the last minor version that has it.
+const (
+	modeUserspace   = "userspace"
+	newestUserspace = 25
+)
+
 // Modes returns the modes of kube-proxy in the order of their introduction.
-func Modes() []string { return []string{"iptables", "ipvs", "nftables"} }
+func Modes() []string { return []string{modeUserspace, "iptables", "ipvs", "nftables"} }
 
 // oldestMinor is the minor version of Kubernetes since which hitless can test a mode.
 func oldestMinor(mode string) int {
@@ -77,11 +85,19 @@ func oldestMinor(mode string) int {
 // Oldest is the oldest release of kube-proxy that can be tested in a mode, such as v1.29.
 func Oldest(mode string) string { return "v1." + strconv.Itoa(oldestMinor(mode)) }
 
+// Newest is the newest release of kube-proxy that can be tested in a mode, such as v1.25; newest is that of all modes.
+func Newest(mode, newest string) string {
+	if mode == modeUserspace {
+		return "v1." + strconv.Itoa(newestUserspace)
+	}
+	return newest
+}
+
 // KubeProxies returns one subject for each mode that a version of kube-proxy has.
 func KubeProxies(version string) []Spec {
 	var all []Spec
 	for _, mode := range Modes() {
-		if s := (Spec{Name: "kube-proxy", Version: version, Mode: mode}); s.minor() >= oldestMinor(mode) {
+		if s := (Spec{Name: "kube-proxy", Version: version, Mode: mode}); s.minor() >= oldestMinor(mode) && (mode != modeUserspace || s.minor() <= newestUserspace) {
 			all = append(all, s)
 		}
 	}

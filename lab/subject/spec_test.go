@@ -94,3 +94,15 @@ func TestSyncErrors(t *testing.T) {
 		}
 	}
 }
+
+// kube-proxy had the userspace mode up to v1.25.
+func TestUserspaceEndsWithItsLastVersion(t *testing.T) {
+	for version, has := range map[string]bool{"v1.11.10": true, "v1.25.3": true, "v1.26.0": false, "v1.37.1": false} {
+		if _, err := Parse("kube-proxy@" + version + "/userspace"); (err == nil) != has {
+			t.Errorf("%s: %v", version, err)
+		}
+		if listed := slices.ContainsFunc(KubeProxies(version), func(s Spec) bool { return s.Mode == modeUserspace }); listed != has {
+			t.Errorf("%s: listed with the mode %t", version, listed)
+		}
+	}
+}
