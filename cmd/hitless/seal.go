@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/ed25519"
-	"fmt"
 
 	"github.com/spf13/pflag"
 
@@ -24,28 +23,12 @@ func verifyFlag(f *pflag.FlagSet, file *string) {
 
 // verifyingKey reads the key of --verify-with; nil where none is given.
 func verifyingKey(ctx context.Context, file string) (ed25519.PublicKey, error) {
-	return readKey(ctx, "--verify-with", file, record.VerifyingKey)
+	return input.ReadKey(ctx, "--verify-with", file, record.VerifyingKey)
 }
 
 // signingKey reads the key of --sign; nil where none is given.
 func signingKey(ctx context.Context, file string) (ed25519.PrivateKey, error) {
-	return readKey(ctx, "--sign", file, record.SigningKey)
-}
-
-// readKey reads the key file of a flag; nil where none is given.
-func readKey[K ~[]byte](ctx context.Context, flag, file string, parse func(file string, text []byte) (K, error)) (K, error) {
-	if file == "" {
-		return nil, nil
-	}
-	text, err := input.Read(ctx, file, input.TextBytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: reading the key: %w", flag, err)
-	}
-	key, err := parse(file, text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	return key, nil
+	return input.ReadKey(ctx, "--sign", file, record.SigningKey)
 }
 
 // openRun opens the record of a finished run, and completes results whose run was killed while it stored them.

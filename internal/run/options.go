@@ -268,16 +268,9 @@ func (o *Options) fillDefaults() error {
 }
 
 // loadKey reads the key that signs. Every error is a UsageError.
-func (o *Options) loadKey(ctx context.Context) error {
-	if o.Sign == "" {
-		return nil
-	}
-	text, err := input.Read(ctx, o.Sign, input.TextBytes)
-	if err != nil {
-		return usagef("--sign: reading the key: %w", err)
-	}
-	if o.key, err = record.SigningKey(o.Sign, text); err != nil {
-		return usagef("--sign: %w", err)
+func (o *Options) loadKey(ctx context.Context) (err error) {
+	if o.key, err = input.ReadKey(ctx, "--sign", o.Sign, record.SigningKey); err != nil {
+		return UsageError{Reason: err}
 	}
 	return nil
 }
