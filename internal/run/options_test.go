@@ -271,3 +271,21 @@ func TestOtherServicesExtendTheDeadline(t *testing.T) {
 		t.Errorf("a deadline of a minute became %s", got)
 	}
 }
+
+// A capture needs a client outside of the cluster, which is the only place in scenarios without the parameter.
+func TestCaptureNeedsAClientOutside(t *testing.T) {
+	for set, can := range map[string]bool{"rollout": true, "rollout client=outside": true, "rollout client=pod": false, "rollout client=node": false, "drain what=poweroff": true} {
+		scenario, word, _ := strings.Cut(set, " ")
+		key, value, given := strings.Cut(word, "=")
+		o := Options{Scenario: scenario, LabOptions: site.LabOptions{Capture: true}}
+		if given {
+			o.Set = map[string]string{key: value}
+		}
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.plan(); (err == nil) != can {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -172,7 +173,7 @@ func (o *Options) resolvedLab(plan guest.Plan) site.LabOptions {
 
 // checkCapture refuses a capture of a client that is not in the network between client and nodes.
 func (o *Options) checkCapture(params scenarios.Params) error {
-	if place := scenarios.ClientPlace.Of(params); o.Capture && place != scenarios.Outside {
+	if place := cmp.Or(scenarios.ClientPlace.Of(params), scenarios.Outside); o.Capture && place != scenarios.Outside {
 		return usagef("--capture records the packets of a client outside of the cluster, and --set client=%s is another place; leave one of them out", place)
 	}
 	return nil
