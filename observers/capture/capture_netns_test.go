@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/vishvananda/netlink"
@@ -136,3 +137,52 @@ func countPackets(t *testing.T, data []byte, begun time.Duration) (n packetCount
 type noFeedback struct{}
 
 func (noFeedback) SetTruncated() {}
+
+// A bridge floods frames whose receiver is gone. They pass the interface of another node, which drops them, and are not in its capture.
+func TestCaptureLeavesOutFramesToOthers(t *testing.T) {
+	var data []byte
+	inNamespace(t, func() error {
+		sender := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "sender"}, PeerName: "receiver"}
+		if err := netlink.LinkAdd(sender); err != nil {
+			return err
+		}
+		receiver, err := netlink.LinkByName("receiver")
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(netlink.LinkSetUp(sender), netlink.LinkSetUp(receiver)); err != nil {
+			return err
+		}
+		here := Place{Name: "here", Link: "receiver", Do: func(f func() error) error { return f() }, Generation: func() int { return 0 }}
+		c, err := Start([]Place{here}, func() time.Duration { return time.Hour })
+		if err != nil {
+			return err
+		}
+		other := net.HardwareAddr{2, 0, 0, 0, 0, 99}
+		for _, to := range []net.HardwareAddr{other, receiver.Attrs().HardwareAddr, other} {
+			if err := sendSYN(sender.Attrs().Index, to); err != nil {
+				return err
+			}
+		}
+		data, err = c.Stop()
+		return err
+	})
+	if counts := countPackets(t, data, time.Hour); counts != (packetCounts{syn: 1}) {
+		t.Errorf("the capture has %+v, want the SYN to the interface itself", counts)
+	}
+}
+
+// sendSYN sends a SYN in a frame to a hardware address.
+func sendSYN(link int, to net.HardwareAddr) error {
+	buffer := gopacket.NewSerializeBuffer()
+	err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true},
+		&layers.Ethernet{SrcMAC: make([]byte, 6), DstMAC: to, EthernetType: layers.EthernetTypeIPv4}, ip4(layers.IPProtocolTCP), &layers.TCP{SYN: true})
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Sendto(fd, buffer.Bytes(), 0, &unix.SockaddrLinklayer{Ifindex: link}), unix.Close(fd))
+}

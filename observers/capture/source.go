@@ -83,7 +83,7 @@ func networkOrder(n uint16) uint16 {
 // drain passes the waiting packets to add, with their times of the run. It moves to the namespace that replaced the place's.
 func (s *source) drain(add func(place int, at time.Duration, data []byte)) error {
 	for s.opened {
-		n, controls, _, _, err := unix.Recvmsg(s.fd, s.buffer[:], s.control[:], unix.MSG_DONTWAIT)
+		n, controls, _, from, err := unix.Recvmsg(s.fd, s.buffer[:], s.control[:], unix.MSG_DONTWAIT)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -92,6 +92,9 @@ func (s *source) drain(add func(place int, at time.Duration, data []byte)) error
 		}
 		if err != nil {
 			return fmt.Errorf("reading packets: %w", err)
+		}
+		if link, is := from.(*unix.SockaddrLinklayer); is && link.Pkttype == unix.PACKET_OTHERHOST {
+			continue // a bridge floods frames to a node without power to all others
 		}
 		at, err := stampOf(s.control[:controls])
 		if err != nil {
