@@ -34,6 +34,10 @@ rows=(
   "restart restart"
   "restart-kill restart --set signal=KILL --subject $new/iptables"
   "policy policy --set between=3s"
+  "flap flap --set openConnections=0 --set watch=20s"
+  "api api --set away=20s --set relists=1"
+  "upgrade upgrade --subject $old/iptables --set to=kube-proxy@v1.26.0/iptables --set roll=on --set replicas=2"
+  "migrate migrate --subject $new/nftables --set to=$new/iptables --set lanes=tcp-new"
 )
 
 all=() todo=()

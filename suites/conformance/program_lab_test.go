@@ -3,6 +3,8 @@
 package conformance
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"testing"
@@ -11,6 +13,16 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
+// TestMain removes the program after the last test that runs it.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := suites.RemoveProgram(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, "removing the program:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
 // examined is the report of the program about a subject. The program must end with this exit code.
 func examined(t *testing.T, exit int, subject string, selection ...string) *Report {
 	t.Helper()
@@ -18,7 +30,6 @@ func examined(t *testing.T, exit int, subject string, selection ...string) *Repo
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = suites.RemoveProgram() })
 	dir := t.TempDir()
 	cmd := exec.Command(program, append([]string{"conformance", "--subject", subject, "--out", dir}, selection...)...)
 	out, err := cmd.CombinedOutput()
