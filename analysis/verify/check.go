@@ -13,13 +13,11 @@ type check struct {
 	result *Result
 	all    []*connection
 	byPair map[pair][]*connection
-	end    time.Duration // of the capture
 }
 
 func newCheck(r *Result, c *capture) *check {
-	client := c.packets[clientPlace]
-	k := &check{result: r, end: client[len(client)-1].at}
-	k.all, k.byPair = connections(client)
+	k := &check{result: r}
+	k.all, k.byPair = connections(c.packets[clientPlace])
 	for place, packets := range c.packets {
 		if place != clientPlace {
 			k.locate(place, packets)

@@ -6,7 +6,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// outcome is how a connection went. Packets without data do not tell who answered, nor what: answers of a wrong backend are answers.
+// outcome is how a connection went. The captured packets do not show which pod answered, or with which content. The answer of a wrong
+// backend has the outcome answered too.
 type outcome string
 
 // The outcomes. Their words are those of the classes that they correspond to.

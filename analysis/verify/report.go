@@ -10,61 +10,48 @@ import (
 	"github.com/hitless/hitless/internal/units"
 )
 
-// recount is what a report says about a lane, counted from the packets.
-type recount struct {
-	dropped   []int // by second of the run
-	attempts  map[string]int
-	droppedOn map[string]int
-}
-
 // compareReport compares the numbers of the report with those of the packets: each second, each path, each outage.
 func (k *check) compareReport(l *lane, r *analysis.Report) {
-	i := slices.IndexFunc(r.Lanes, func(x analysis.LaneReport) bool { return x.Name == l.Name })
-	told := &analysis.LaneReport{}
-	if i >= 0 {
-		told = &r.Lanes[i]
-	} else if i = slices.IndexFunc(r.Controls, func(x analysis.LaneReport) bool { return x.Name == l.Name }); i >= 0 {
-		told = &r.Controls[i]
-	} else {
+	all := slices.Concat(r.Lanes, r.Controls)
+	i := slices.IndexFunc(all, func(x analysis.LaneReport) bool { return x.Name == l.Name })
+	if i < 0 {
 		k.inReport(l, "the report does not have this lane")
 		return
 	}
-	n := l.recount(len(told.DroppedPerSecond))
-	for s, want := range n.dropped {
+	told := &all[i]
+	for s, want := range l.droppedPerSecond(len(told.DroppedPerSecond)) {
 		if told.DroppedPerSecond[s] != want {
 			k.inReport(l, fmt.Sprintf("second %d: %d dropped in the report, %d by the packets", s, told.DroppedPerSecond[s], want))
 		}
 	}
-	k.comparePaths(l, told, n)
+	k.comparePaths(l, told)
 	k.compareOutages(l, told)
 }
 
-func (k *check) comparePaths(l *lane, told *analysis.LaneReport, n recount) {
-	paths := map[string]analysis.PathReport{}
+func (k *check) comparePaths(l *lane, told *analysis.LaneReport) {
+	nodes, paths := slices.Collect(maps.Keys(l.result.Paths)), map[string]PathCount{}
 	for _, p := range told.Paths {
-		paths[p.Node] = p
+		nodes, paths[p.Node] = append(nodes, p.Node), PathCount{p.Attempts, p.Dropped}
 	}
-	nodes := maps.Clone(n.attempts)
-	for _, p := range told.Paths {
-		nodes[p.Node] += 0
-	}
-	for _, node := range slices.Sorted(maps.Keys(nodes)) {
-		if p := paths[node]; p.Attempts != n.attempts[node] || p.Dropped != n.droppedOn[node] {
-			k.inReport(l, fmt.Sprintf("path over %q: %d attempts and %d dropped in the report, %d and %d by the packets", node, p.Attempts, p.Dropped, n.attempts[node], n.droppedOn[node]))
+	slices.Sort(nodes)
+	for _, node := range slices.Compact(nodes) {
+		var own PathCount
+		if p := l.result.Paths[node]; p != nil {
+			own = *p
+		}
+		if p := paths[node]; p != own {
+			k.inReport(l, fmt.Sprintf("path over %q: %d attempts and %d dropped in the report, %d and %d by the packets", node, p.Attempts, p.Dropped, own.Attempts, own.Dropped))
 		}
 	}
 }
 
-func (l *lane) recount(seconds int) recount {
-	n := recount{make([]int, seconds), map[string]int{}, map[string]int{}}
+// droppedPerSecond counts the dropped attempts of each second of the run by the packets.
+func (l *lane) droppedPerSecond(seconds int) []int {
+	n := make([]int, seconds)
 	for i := range l.attempts {
-		a, s := &l.attempts[i], l.seen[i]
-		n.attempts[s.node]++
-		if s.dropped(a) {
-			n.droppedOn[s.node]++
-			if second := int(a.Intended / time.Second); second < seconds {
-				n.dropped[second]++
-			}
+		a := &l.attempts[i]
+		if second := int(a.Intended / time.Second); second < seconds && l.seen[i].dropped(a) {
+			n[second]++
 		}
 	}
 	return n

@@ -25,7 +25,9 @@ func startCapture(l *lab.Lab, plan Plan, r *recorder, now func() time.Duration) 
 	}
 	return func() error {
 		data, err := c.Stop()
-		r.file(record.CaptureFile, data)
+		if err == nil {
+			r.file(record.CaptureFile, data)
+		}
 		return err
 	}, nil
 }
