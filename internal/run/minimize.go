@@ -90,10 +90,7 @@ func subjectOf(run record.Run, named string) (subject.Spec, error) {
 	}
 	text := run.Subject.Name
 	if text == "kube-proxy" {
-		text += "@" + run.Subject.Version + "/" + run.Subject.Mode
-		if run.Subject.Flags != "" {
-			text += "?" + run.Subject.Flags
-		}
+		text = subject.Spec{Name: text, Version: run.Subject.Version, Mode: run.Subject.Mode, Flags: run.Subject.Flags}.String()
 	}
 	spec, err := subject.Parse(text)
 	if err != nil {

@@ -49,18 +49,13 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 	if err != nil {
 		return UsageError{Reason: err}
 	}
+	if err := checkFlags(ctx, proxies, binaries); err != nil {
+		return err
+	}
 	for _, b := range binaries {
 		name := b.Target.Name
 		if i := slices.IndexFunc(proxies, func(p subject.Spec) bool { return proxyTarget(p) == b.Target }); i >= 0 {
 			name = proxies[i].Binary()
-			for _, p := range proxies {
-				if proxyTarget(p) != b.Target {
-					continue
-				}
-				if err := p.CheckFlags(ctx, b.Path); err != nil {
-					return UsageError{Reason: err}
-				}
-			}
 		}
 		if err := img.AddWithSum(path.Join(guest.Binaries, name), b.Path, 0o755, b.Sha256); err != nil {
 			return err
@@ -79,6 +74,20 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 	}
 	if spec.Exec != nil {
 		return addExec(img, spec.Exec)
+	}
+	return nil
+}
+
+// checkFlags asks the programs of proxies whether they have the flags of the proxies' names. Every error is a UsageError.
+func checkFlags(ctx context.Context, proxies []subject.Spec, binaries []build.Binary) error {
+	for _, p := range proxies {
+		i := slices.IndexFunc(binaries, func(b build.Binary) bool { return b.Target == proxyTarget(p) })
+		if i < 0 { // bundled, or described by a file
+			continue
+		}
+		if err := p.CheckFlags(ctx, binaries[i].Path); err != nil {
+			return UsageError{Reason: err}
+		}
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ type Spec struct {
 // Bundled is the bundled proxier.
 var Bundled = Spec{Name: "bundled", Mode: "ipvs"}
 
-var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.(\d+)\.\d+)/(userspace|iptables|ipvs|nftables)(?:\?(.*))?$`)
+var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.\d+\.\d+)/(` + strings.Join(Modes(), "|") + `)(?:\?(.*))?$`)
 
 // execPrefix leads the name of a file that describes a subject.
 const execPrefix = "exec:"
@@ -47,48 +47,64 @@ func Read(ctx context.Context, text string) (Spec, error) {
 		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled, exec:FILE and kube-proxy@VERSION/MODE, "+
 			"such as kube-proxy@v1.26.0/iptables or kube-proxy@v1.37.1/ipvs?ipvs-strict-arp=true, with a version from v1.11 on and a mode of %s", text, strings.Join(Modes(), ", "))
 	}
-	s := Spec{Name: "kube-proxy", Version: m[1], Mode: m[3]}
+	s := Spec{Name: "kube-proxy", Version: m[1], Mode: m[2]}
 	if strings.Contains(text, "?") {
-		flags, err := parseFlags(m[4])
+		flags, err := parseFlags(m[3])
 		if err != nil {
 			return Spec{}, fmt.Errorf("subject %q: %w", text, err)
 		}
 		s.Flags = flags
 	}
-	if minor := s.minor(); minor < 11 {
+	if s.minor() < oldestBuilt {
 		return Spec{}, fmt.Errorf("subject %q: versions from v1.11 on can be built", text)
-	} else if minor < oldestMinor(s.Mode) {
-		return Spec{}, fmt.Errorf("subject %q: kube-proxy has the nftables mode since v1.29 (KEP-3866)", text)
-	} else if s.Mode == modeUserspace && minor > newestUserspace {
-		return Spec{}, fmt.Errorf("subject %q: kube-proxy has no userspace mode since v1.26 (kubernetes#112133)", text)
+	}
+	if m := modeOf(s.Mode); !m.in(s.minor()) {
+		return Spec{}, fmt.Errorf("subject %q: kube-proxy has %s", text, m.limit)
 	}
 	return s, nil
 }
 
-// The first mode of kube-proxy, in which the process itself carries all connections, and the last minor version that has it.
-const (
-	modeUserspace   = "userspace"
-	newestUserspace = 25
-)
+// oldestBuilt is the oldest minor version of Kubernetes whose kube-proxy can be built.
+const oldestBuilt = 11
+
+// mode is a mode of kube-proxy, with the minor versions of Kubernetes that have it.
+type mode struct {
+	name   string
+	oldest int
+	newest int    // 0 for no end
+	limit  string // why other versions do not have it
+}
+
+// modes are in the order of their introduction. In mode userspace the process itself carries all connections.
+var modes = []mode{
+	{name: "userspace", oldest: oldestBuilt, newest: 25, limit: "no userspace mode since v1.26 (kubernetes#112133)"},
+	{name: "iptables", oldest: oldestBuilt},
+	{name: "ipvs", oldest: oldestBuilt},
+	{name: "nftables", oldest: 29, limit: "the nftables mode since v1.29 (KEP-3866)"},
+}
+
+func (m mode) in(minor int) bool { return minor >= m.oldest && (m.newest == 0 || minor <= m.newest) }
+
+// modeOf returns the mode with a name of Modes.
+func modeOf(name string) mode {
+	return modes[slices.IndexFunc(modes, func(m mode) bool { return m.name == name })]
+}
 
 // Modes returns the modes of kube-proxy in the order of their introduction.
-func Modes() []string { return []string{modeUserspace, "iptables", "ipvs", "nftables"} }
-
-// oldestMinor is the minor version of Kubernetes since which hitless can test a mode.
-func oldestMinor(mode string) int {
-	if mode == "nftables" {
-		return 29 // KEP-3866
+func Modes() (names []string) {
+	for _, m := range modes {
+		names = append(names, m.name)
 	}
-	return 11
+	return names
 }
 
 // Oldest is the oldest release of kube-proxy that can be tested in a mode, such as v1.29.
-func Oldest(mode string) string { return "v1." + strconv.Itoa(oldestMinor(mode)) }
+func Oldest(mode string) string { return "v1." + strconv.Itoa(modeOf(mode).oldest) }
 
 // Newest is the newest release of kube-proxy that can be tested in a mode, such as v1.25; newest is that of all modes.
 func Newest(mode, newest string) string {
-	if mode == modeUserspace {
-		return "v1." + strconv.Itoa(newestUserspace)
+	if last := modeOf(mode).newest; last > 0 {
+		return "v1." + strconv.Itoa(last)
 	}
 	return newest
 }
@@ -96,8 +112,8 @@ func Newest(mode, newest string) string {
 // KubeProxies returns one subject for each mode that a version of kube-proxy has.
 func KubeProxies(version string) []Spec {
 	var all []Spec
-	for _, mode := range Modes() {
-		if s := (Spec{Name: "kube-proxy", Version: version, Mode: mode}); s.minor() >= oldestMinor(mode) && (mode != modeUserspace || s.minor() <= newestUserspace) {
+	for _, m := range modes {
+		if s := (Spec{Name: "kube-proxy", Version: version, Mode: m.name}); m.in(s.minor()) {
 			all = append(all, s)
 		}
 	}

@@ -101,7 +101,7 @@ func TestUserspaceEndsWithItsLastVersion(t *testing.T) {
 		if _, err := Parse("kube-proxy@" + version + "/userspace"); (err == nil) != has {
 			t.Errorf("%s: %v", version, err)
 		}
-		if listed := slices.ContainsFunc(KubeProxies(version), func(s Spec) bool { return s.Mode == modeUserspace }); listed != has {
+		if listed := slices.ContainsFunc(KubeProxies(version), func(s Spec) bool { return s.Mode == "userspace" }); listed != has {
 			t.Errorf("%s: listed with the mode %t", version, listed)
 		}
 	}
