@@ -3,6 +3,8 @@
 # hour on two idle cores, after the builds. Rows with a file in docs/results/upgrades are not run again, unless FORCE=1.
 # SUBSET=v1.11-ipvs-open,v1.36-ipvs-roll runs only these rows. A row that fails does not stop the others; the exit code is 1 then.
 set -euo pipefail
+# shellcheck source=hack/rows.sh
+. "$(dirname "$0")/rows.sh"
 results=docs/results/upgrades logs=out/results/upgrades
 # Old and new version, and the modes of both.
 upgrades=("1.11.10 1.12.10 iptables ipvs" "1.25.3 1.26.0 iptables ipvs" "1.36.1 1.37.1 iptables ipvs nftables")
@@ -13,8 +15,7 @@ rows=() all=()
 
 row() { # name, old and new subject, then arguments of `hitless compare upgrade`
   all+=("$1")
-  [[ -z ${SUBSET:-} || ",$SUBSET," == *",$1,"* ]] || return 0
-  [[ -n ${FORCE:-} || ! -e $results/$1.json ]] || return 0
+  wanted "$1" "$results/$1.json" || return 0
   local old=$2 new=$3 name=$1
   shift 3
   rows+=("$name upgrade --subject $old --subject $new --against $new --set to=$new $* ${common[*]}")
@@ -29,18 +30,14 @@ for upgrade in "${upgrades[@]}"; do
     row "$name-back" "${pair[@]}" --set back=on "${brief[@]}"
   done
 done
-requested=${SUBSET:-}
-for name in ${requested//,/ }; do
-  [[ " ${all[*]} " == *" $name "* ]] || { echo "SUBSET names $name; the rows are ${all[*]}" >&2; exit 2; }
-done
+check_subset row "${all[@]}"
 
 mkdir -p "$results" "$logs"
-failed=() begun=$(date +%s) each=90 # seconds of a row, until one has been measured
+failed=() begun=$(date +%s)
 for i in "${!rows[@]}"; do
   read -r name command <<< "${rows[$i]}"
-  now=$(date +%s) status=0
-  [ "$i" -eq 0 ] || each=$(((now - begun) / i))
-  echo "row $((i + 1)) of ${#rows[@]}: $name; all rows end at about $(date -d "@$((now + each * (${#rows[@]} - i)))" +%H:%M)"
+  status=0
+  announce row "$i" "${#rows[@]}" "$name" "$begun" 90
   rm -rf "${logs:?}/$name" # else an earlier result may be taken for this one's
   # shellcheck disable=SC2086 # no argument has a space
   bin/hitless compare $command --out "$logs/$name" > "$logs/$name.log" 2>&1 || status=$?

@@ -3,6 +3,8 @@
 # docs/results/verified are not run again, unless FORCE=1. SUBSET=NAME,NAME runs only these. A run that disagrees does not stop the
 # others; the exit code is 1 then.
 set -euo pipefail
+# shellcheck source=hack/rows.sh
+. "$(dirname "$0")/rows.sh"
 results=docs/results/verified work=out/results/verified
 common=(--controlplane replay --capture --rate 50 --set baseline=10s --set settle=10s)
 old=kube-proxy@v1.25.3 new=kube-proxy@v1.37.1
@@ -44,21 +46,15 @@ all=() todo=()
 for row in "${rows[@]}"; do
   name=${row%% *}
   all+=("$name")
-  [[ -z ${SUBSET:-} || ",$SUBSET," == *",$name,"* ]] || continue
-  [[ -n ${FORCE:-} || ! -e $results/$name.json ]] || continue
-  todo+=("$row")
+  if wanted "$name" "$results/$name.json"; then todo+=("$row"); fi
 done
-requested=${SUBSET:-}
-for name in ${requested//,/ }; do
-  [[ " ${all[*]} " == *" $name "* ]] || { echo "SUBSET names $name; the runs are ${all[*]}" >&2; exit 2; }
-done
+check_subset run "${all[@]}"
 
 mkdir -p "$results" "$work"
-failed=() begun=$(date +%s) each=120 # seconds of a run, until one has been measured
+failed=() begun=$(date +%s)
 for i in "${!todo[@]}"; do
   read -r name args <<< "${todo[$i]}"
-  [ "$i" -eq 0 ] || each=$((($(date +%s) - begun) / i))
-  echo "run $((i + 1)) of ${#todo[@]}: $name; all end at about $(date -d "@$(($(date +%s) + each * (${#todo[@]} - i)))" +%H:%M)"
+  announce run "$i" "${#todo[@]}" "$name" "$begun" 120
   rm -rf "${work:?}/$name" # else an earlier run may be taken for this one
   status=0
   # shellcheck disable=SC2086 # no argument has a space
