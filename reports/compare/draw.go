@@ -145,22 +145,7 @@ func addCourse(t *chart.Timeline, subject string, r runCourse, n *chart.Tally, m
 		row.Detail = string(r.Verdict) + ", its scenario never began"
 	}
 	const height = chart.RowHeight - stripHeight - 2
-	var bars []chart.Shape
-	for i := range n.Dropped {
-		x := t.Axis.X(t.Axis.Start(i))
-		s := chart.Shape{X: x, Y: height, Width: max(1.5, units.Tenth(t.Axis.X(t.Axis.Start(i+1))-x))}
-		for _, part := range [...]struct {
-			class string
-			n     int
-		}{{"dropped", n.Dropped[i]}, {"delayed", n.Delayed[i]}} {
-			if part.n == 0 {
-				continue
-			}
-			s.Class, s.Height = part.class, units.Tenth(min(s.Y, max(2, float64(part.n)/float64(most)*height)))
-			s.Y = units.Tenth(s.Y - s.Height)
-			bars = append(bars, s)
-		}
-	}
+	bars := n.LossBars(t.Axis, chart.Bars{Base: height, Height: func(_, k int) float64 { return float64(k) / float64(most) * height }})
 	begin := t.Axis.X(r.from)
 	row.Shapes = append(row.Shapes, chart.Shape{X: begin, Y: height, Width: max(1, units.Tenth(t.Axis.X(r.to)-begin)), Height: 1, Class: "measured", Text: "measured"})
 	for _, s := range r.steps {

@@ -107,25 +107,10 @@ func (c *lossChart) lines(top, middle string) {
 	c.Lines = []chart.Tick{{X: chartTop, Text: top}, {X: (chartTop + chartBase) / 2, Text: middle}}
 }
 
-// bars stacks the dropped and the delayed connections of each bucket i. height and text are those of k connections.
+// bars draws the losses of each bucket i. height and text are those of k connections.
 func (c *lossChart) bars(x chart.Axis, n *chart.Tally, height func(i, k int) float64, text func(i, k int, class string) string) {
-	for i := range n.Dropped {
-		left := x.X(x.Start(i))
-		s := chart.Shape{X: left, Y: chartBase, Width: max(1.5, units.Tenth(x.X(x.Start(i+1))-left-0.5))}
-		for _, part := range [...]struct {
-			class string
-			n     int
-		}{{"dropped", n.Dropped[i]}, {"delayed", n.Delayed[i]}} {
-			if part.n == 0 {
-				continue
-			}
-			c.Lost = true
-			s.Height = units.Tenth(max(2, height(i, part.n)))
-			s.Y = units.Tenth(s.Y - s.Height)
-			s.Class, s.Text = part.class, text(i, part.n, part.class)
-			c.Shapes = append(c.Shapes, s)
-		}
-	}
+	c.Shapes = n.LossBars(x, chart.Bars{Base: chartBase, Apart: 0.5, Height: height, Text: text})
+	c.Lost = len(c.Shapes) > 0
 }
 
 // mark numbers the beginnings of the steps of a chain. Marks that would meet stand beside each other.
