@@ -260,7 +260,7 @@ func TitleOf(scenario, command string) string {
 	fields := strings.Fields(command)
 	for i, f := range fields[:max(0, len(fields)-1)] {
 		if f == "--set" {
-			words = append(words, fields[i+1])
+			words = append(words, strings.Trim(fields[i+1], "'")) // a value may be quoted for a shell
 		}
 	}
 	return strings.Join(words, " ")
