@@ -104,27 +104,12 @@ func (p Params) given(parameter Parameter) string { return parameter.Key + "=" +
 // names the nearest one, or all; a bad value is an error that says what is allowed.
 func (s Scenario) Fill(given map[string]string) (Params, error) {
 	params := Params{}
-	var keys []string
-	known := map[string]Parameter{}
 	for _, p := range s.AllParameters() {
 		params[p.Key] = p.Default
-		known[p.Key] = p
-		keys = append(keys, p.Key)
 	}
-	slices.Sort(keys)
 	for key, value := range given {
-		p, has := known[key]
-		if !has {
-			help := "its keys are " + strings.Join(keys, " ")
-			if near := values.Nearest(key, keys); near != "" {
-				help = "did you mean " + near + "? `hitless scenarios` lists all keys"
-			}
-			return nil, fmt.Errorf("scenario %s has no key %q; %s", s.Name, key, help)
-		}
-		if err := p.check(value); value == "" && err == nil {
-			return nil, fmt.Errorf("--set %s=: the value is empty; give one, or leave the key out", key)
-		} else if err != nil {
-			return nil, fmt.Errorf("--set %s=%s: %w", key, value, err)
+		if err := s.CheckValue(key, value); err != nil {
+			return nil, err
 		}
 		params[key] = value
 	}
@@ -134,6 +119,35 @@ func (s Scenario) Fill(given map[string]string) (Params, error) {
 		}
 	}
 	return params, s.checkBalancer(params)
+}
+
+// CheckValue checks one value against its parameter. It does not check whether the values of several parameters fit together; Fill does.
+func (s Scenario) CheckValue(key, value string) error {
+	all := s.AllParameters()
+	i := slices.IndexFunc(all, func(p Parameter) bool { return p.Key == key })
+	if i < 0 {
+		return s.unknownKey(key)
+	}
+	if err := all[i].check(value); err != nil {
+		return fmt.Errorf("--set %s=%s: %w", key, value, err)
+	}
+	if value == "" {
+		return fmt.Errorf("--set %s=: the value is empty; give one, or leave the key out", key)
+	}
+	return nil
+}
+
+func (s Scenario) unknownKey(key string) error {
+	var keys []string
+	for _, p := range s.AllParameters() {
+		keys = append(keys, p.Key)
+	}
+	slices.Sort(keys)
+	help := "its keys are " + strings.Join(keys, " ")
+	if near := values.Nearest(key, keys); near != "" {
+		help = "did you mean " + near + "? `hitless scenarios` lists all keys"
+	}
+	return fmt.Errorf("scenario %s has no key %q; %s", s.Name, key, help)
 }
 
 // checkBalancer refuses lanes of UDP behind a load balancer that forwards TCP only.

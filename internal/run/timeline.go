@@ -33,13 +33,25 @@ func ReadTimeline(ctx context.Context, file string) (*Timeline, error) {
 	if t.Seed == 0 {
 		return nil, usagef("%s: seed 0: give a whole number other than 0", file)
 	}
-	scenario := scenarios.Replay(t)
-	for _, s := range t.Set {
-		if _, err := scenario.Fill(map[string]string{s.Key: s.Value}); err != nil {
-			return nil, usagef("%s:%d: %w", file, s.Line, err)
-		}
+	if err := checkSettings(t, file); err != nil {
+		return nil, err
 	}
 	return &Timeline{t, file}, nil
+}
+
+// checkSettings checks each setting, and then whether all fit together.
+func checkSettings(t *timeline.Timeline, file string) error {
+	scenario, all, last := scenarios.Replay(t), map[string]string{}, 0
+	for _, s := range t.Set {
+		if err := scenario.CheckValue(s.Key, s.Value); err != nil {
+			return usagef("%s:%d: %w", file, s.Line, err)
+		}
+		all[s.Key], last = s.Value, s.Line
+	}
+	if _, err := scenario.Fill(all); err != nil {
+		return usagef("%s:%d: %w", file, last, err)
+	}
+	return nil
 }
 
 // defaults sets options that the call leaves out.

@@ -30,16 +30,17 @@ func TestBadTimelines(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"malformed":         {"hitless timeline 1\n+1s proxy reboot node-1\n+2s end\n", Options{}, "some.timeline:2: unknown verb"},
-		"cut off":           {"hitless timeline 1\n+1s proxy stop node-1\n", Options{}, "some.timeline:2: the timeline is cut off"},
-		"unknown parameter": {"hitless timeline 1\nset rolouts=2\n+2s end\n", Options{}, "some.timeline:2: "},
-		"bad parameter":     {"hitless timeline 1\nset replicas=none\n+2s end\n", Options{}, "some.timeline:2: --set replicas=none"},
-		"fewer nodes":       {"hitless timeline 1\n+1s proxy stop node-3\n+2s end\n", Options{LabOptions: site.LabOptions{Nodes: 2}}, "some.timeline:2: proxy stop node-3: there is no node"},
-		"a real API server": {"hitless timeline 1\n+1s api cut node-3\n+2s end\n", Options{}, "some.timeline:2: api cut node-3 needs --controlplane replay"},
-		"other subject":     {"hitless timeline 1\n+1s proxy stop node-1\n+1s proxy change node-1 to=cilium\n+2s end\n", Options{}, "some.timeline:3: to=cilium"},
-		"same subject":      {"hitless timeline 1\n+1s proxy stop node-1\n+1s proxy change node-1 to=bundled\n+2s end\n", Options{}, "that is the subject already"},
-		"UDP over HAProxy":  {"hitless timeline 1\nlane udp-fresh\nset loadBalancer=haproxy\n+3s end\n", Options{}, "some.timeline:3: loadBalancer=haproxy with a lane of UDP"},
-		"room":              {"hitless timeline 1\nrate 200\nset lanes=tcp-new,udp-fresh\n+3h end\n", Options{}, "name fewer lanes"},
+		"malformed":                         {"hitless timeline 1\n+1s proxy reboot node-1\n+2s end\n", Options{}, "some.timeline:2: unknown verb"},
+		"cut off":                           {"hitless timeline 1\n+1s proxy stop node-1\n", Options{}, "some.timeline:2: the timeline is cut off"},
+		"unknown parameter":                 {"hitless timeline 1\nset rolouts=2\n+2s end\n", Options{}, "some.timeline:2: "},
+		"bad parameter":                     {"hitless timeline 1\nset replicas=none\n+2s end\n", Options{}, "some.timeline:2: --set replicas=none"},
+		"settings that do not fit together": {"hitless timeline 1\nset client=pod\nset replicas=2\n+2s end\n", Options{}, "some.timeline:3: --set target=loadBalancer with client=pod"},
+		"fewer nodes":                       {"hitless timeline 1\n+1s proxy stop node-3\n+2s end\n", Options{LabOptions: site.LabOptions{Nodes: 2}}, "some.timeline:2: proxy stop node-3: there is no node"},
+		"a real API server":                 {"hitless timeline 1\n+1s api cut node-3\n+2s end\n", Options{}, "some.timeline:2: api cut node-3 needs --controlplane replay"},
+		"other subject":                     {"hitless timeline 1\n+1s proxy stop node-1\n+1s proxy change node-1 to=cilium\n+2s end\n", Options{}, "some.timeline:3: to=cilium"},
+		"same subject":                      {"hitless timeline 1\n+1s proxy stop node-1\n+1s proxy change node-1 to=bundled\n+2s end\n", Options{}, "that is the subject already"},
+		"UDP over HAProxy":                  {"hitless timeline 1\nlane udp-fresh\nset loadBalancer=haproxy\n+3s end\n", Options{}, "some.timeline:3: loadBalancer=haproxy with a lane of UDP"},
+		"room":                              {"hitless timeline 1\nrate 200\nset lanes=tcp-new,udp-fresh\n+3h end\n", Options{}, "name fewer lanes"},
 	} {
 		c.options.Out, c.options.Cache = filepath.Join(t.TempDir(), "out"), t.TempDir()
 		var err error
@@ -58,6 +59,14 @@ func TestBadTimelines(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), Options{Scenario: "timeline", LabOptions: site.LabOptions{Cache: t.TempDir()}}); !IsUsage(err) || !strings.Contains(err.Error(), "hitless replay FILE") {
 		t.Errorf("the scenario without a file gave %v", err)
+	}
+}
+
+// Settings that need each other can stand in any order.
+func TestSettingsOfATimelineAreCheckedTogether(t *testing.T) {
+	file := timelineFile(t, "hitless timeline 1\nset client=pod\nset target=loadBalancer\nset trafficPolicy=Cluster\n+2s end\n")
+	if _, err := ReadTimeline(t.Context(), file); err != nil {
+		t.Error(err)
 	}
 }
 
