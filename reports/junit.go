@@ -76,12 +76,7 @@ func WriteJUnit(w io.Writer, r *analysis.Report, o record.Origin) error {
 		test.Error, suite.Errors = detail, 1
 	}
 	suite.Cases = []junitCase{test}
-	data, err := xml.MarshalIndent(junitSuites{Suite: suite}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("writing JUnit: %w", err)
-	}
-	_, err = io.WriteString(w, xml.Header+string(data)+"\n")
-	return err
+	return writeXML(w, junitSuites{Suite: suite})
 }
 
 // junitText is the long form: its first line is the message.
@@ -103,4 +98,50 @@ func junitText(r *analysis.Report, o record.Origin, message string) string {
 		b.WriteString("repeat with: " + o.Command + "\n")
 	}
 	return b.String()
+}
+
+// JUnitOutcome is the outcome of a test case; empty for a case that passed.
+type JUnitOutcome string
+
+// The outcomes that need a reason.
+const (
+	JUnitFailed  JUnitOutcome = "failure"
+	JUnitError   JUnitOutcome = "error" // it could not be judged
+	JUnitSkipped JUnitOutcome = "skipped"
+)
+
+// JUnitCase is a test case with the reasons for its outcome.
+type JUnitCase struct {
+	Class, Name string
+	Outcome     JUnitOutcome
+	Reasons     []string
+}
+
+// WriteJUnitCases writes a suite of test cases that have no run in common.
+func WriteJUnitCases(w io.Writer, name string, cases []JUnitCase) error {
+	suite := junitSuite{Name: name, Tests: len(cases), Time: "0"}
+	for _, c := range cases {
+		test := junitCase{Class: c.Class, Name: c.Name, Time: "0"}
+		text := strings.Join(c.Reasons, "\n")
+		detail := &junitDetail{Message: text, Type: string(c.Outcome), Text: text}
+		switch c.Outcome {
+		case JUnitFailed:
+			test.Failure, suite.Failures = detail, suite.Failures+1
+		case JUnitError:
+			test.Error, suite.Errors = detail, suite.Errors+1
+		case JUnitSkipped:
+			test.Skipped, suite.Skipped = detail, suite.Skipped+1
+		}
+		suite.Cases = append(suite.Cases, test)
+	}
+	return writeXML(w, junitSuites{Suite: suite})
+}
+
+func writeXML(w io.Writer, value any) error {
+	data, err := xml.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing JUnit: %w", err)
+	}
+	_, err = io.WriteString(w, xml.Header+string(data)+"\n")
+	return err
 }

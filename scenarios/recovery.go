@@ -28,7 +28,8 @@ const (
 )
 
 const (
-	recoveryName = "recovery" // of the Service of the check, and of the step that fails when there is no check
+	// RecoveryName is the name of the Service of the check, and of the step that fails when there is no check.
+	RecoveryName = "recovery"
 	// recoveryClass keeps the lab's load balancer from the Service: the check has its own path to each node.
 	recoveryClass = "hitless.dev/recovery"
 	// recoveryIP is the number of the external addresses of the Service, in ExternalIPs.
@@ -58,7 +59,7 @@ func (w *World) failedCheck(err error) error {
 		return nil
 	}
 	err = fmt.Errorf("checking whether the proxies follow a change: %w", err)
-	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: recoveryName, Text: err.Error(), Body: record.Step{State: "failed", Error: err.Error()}})
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: RecoveryName, Text: err.Error(), Body: record.Step{State: "failed", Error: err.Error()}})
 	return err
 }
 
@@ -79,7 +80,7 @@ func (w *World) findPaths(ctx context.Context) error {
 }
 
 func (w *World) recordRecovery(node string, body record.Recovery, text string) {
-	w.Recorder.Event(record.Event{At: w.Clock.Now(), Node: node, Object: recoveryName, Text: text, Body: body})
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), Node: node, Object: RecoveryName, Text: text, Body: body})
 }
 
 // runningProxies are the nodes whose proxies must follow changes. It records why the others are not among them.
@@ -129,7 +130,7 @@ func (w *World) changeEndpoint(ctx context.Context, nodes []string, tell func(no
 	if err != nil {
 		return nil, err
 	}
-	h := &headless{name: recoveryName, addresses: podIPs(pod), shape: w.shapeRecovery, slices: w.Site.Offers().Has(SiteTargets)}
+	h := &headless{name: RecoveryName, addresses: podIPs(pod), shape: w.shapeRecovery, slices: w.Site.Offers().Has(SiteTargets)}
 	if err := h.create(ctx, w); err != nil {
 		return nil, err
 	}
@@ -199,8 +200,8 @@ func (w *World) shapeRecovery(s *corev1.ServiceSpec) {
 // LoadBalancer, and returns the Service.
 func (w *World) publish(ctx context.Context) (*corev1.Service, error) {
 	s := &corev1.Service{}
-	err := w.Until(ctx, "the addresses of the Service "+recoveryName, RecoverWithin.Of(w.Params), func(ctx context.Context) (bool, string, error) {
-		err := w.Cluster.Get(ctx, recoveryName, w.namespace(), s)
+	err := w.Until(ctx, "the addresses of the Service "+RecoveryName, RecoverWithin.Of(w.Params), func(ctx context.Context) (bool, string, error) {
+		err := w.Cluster.Get(ctx, RecoveryName, w.namespace(), s)
 		return s.Spec.ClusterIP != "" && (s.Spec.Type != corev1.ServiceTypeNodePort || s.Spec.Ports[0].NodePort != 0), "it has none", err
 	})
 	if err != nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer {

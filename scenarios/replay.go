@@ -116,22 +116,13 @@ func (w *World) replay(ctx context.Context, t *timeline.Timeline) error {
 		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
 			return err
 		}
-		err := w.Step(ctx, stepName(s), s.Node(), func(ctx context.Context) error { return w.replayStep(ctx, s) })
+		err := w.Step(ctx, s.Name(), s.Node(), func(ctx context.Context) error { return w.replayStep(ctx, s) })
 		if err != nil {
 			return fmt.Errorf("line %d: %w", s.Line, err)
 		}
 		w.endRollout(s, t.Steps[i+1])
 	}
 	return errors.New("the timeline has no end")
-}
-
-// stepName is the name of a step in reports.
-func stepName(s timeline.Step) string {
-	if s.JSON != "" {
-		reference, _ := s.Reference()
-		return s.Verb + " " + reference
-	}
-	return s.Action()
 }
 
 // replayStep performs a step. A step that only awaits a condition never fails.

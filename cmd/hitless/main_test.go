@@ -26,7 +26,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"museum", 0, "k8s-85643"},
 		{"museum list", 0, "kube-proxy up to v1.25"},
 		{"museum run", 2, "museum list"},
-		{"museum run k8s-1", 2, "k8s-71515, k8s-85643"},
+		{"museum run k8s-8564", 2, "did you mean k8s-85643?"},
 		{"museum run k8s-85643 --set replicas=2", 2, "needs replicas=1"},
 		{"museum lst", 2, "unknown command"},
 		{"run rollout --subject exec:main.go", 2, "main.go:"},

@@ -1,16 +1,17 @@
 package main
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
+	"maps"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hitless/hitless/internal/run"
-	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -19,7 +20,7 @@ func museumCommand() *cobra.Command {
 		Use: "museum", Short: "Historical bugs that lost traffic, and whether a subject has them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listMuseum(cmd.OutOrStdout()) },
 	}
-	cmd.AddCommand(museumListCommand(), museumRunCommand())
+	cmd.AddCommand(museumListCommand(), museumShowCommand(), museumRunCommand())
 	return cmd
 }
 
@@ -32,86 +33,100 @@ func museumListCommand() *cobra.Command {
 
 func listMuseum(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tAFFECTED\tFIXED IN\tSCENARIO\tTITLE")
+	fmt.Fprintln(w, "ID\tMODES\tAFFECTED\tFIXED IN\tTITLE")
 	for _, e := range museum.All() {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.ID, e.Affected, e.Fixed, e.Scenario, e.Title)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.ID, modesOf(e), e.Affected, e.Fixed, e.Title)
 	}
 	return w.Flush()
 }
 
-func museumRunCommand() *cobra.Command {
-	var o run.Options
-	var set []string
-	cmd := &cobra.Command{
-		Use:   "run ID...",
-		Short: "Search a subject for historical bugs",
-		Long: `Run the scenario that triggers a historical bug against a subject, and search the record for the signature of that bug. Other losses
-of the run are in its report and do not count here.
+// modesOf lists the modes of an entry.
+func modesOf(e museum.Entry) string {
+	if len(e.Modes) == 0 {
+		return "all"
+	}
+	return strings.Join(e.Modes, ",")
+}
 
-Exit codes: 0 not seen, 1 seen, 2 wrong usage or environment, 3 cannot tell, 130 interrupted. Of several bugs, 1 when any is
-seen, else 3 when any run cannot tell.`,
-		Example: `  hitless museum run k8s-85643 --subject kube-proxy@v1.25.3/iptables
-  hitless museum run k8s-85643 --controlplane replay --set terminatingFallback=off`,
-		Args: func(_ *cobra.Command, ids []string) error {
-			if len(ids) == 0 {
-				return fmt.Errorf("give one bug or more; `hitless museum list` lists them")
+func museumShowCommand() *cobra.Command {
+	var timeline bool
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Explain a bug: its trigger, what a run with it looks like, and the fix", Args: cobra.ExactArgs(1),
+		Long: `Explain a bug: which versions have it, what triggers it, what to look for in a report, and which change fixed it. The picture is of a
+run with the bug. With --timeline only the steps are printed, as hitless replay reads them.`,
+		Example: `  hitless museum show k8s-134147
+  hitless museum show k8s-134147 --timeline > flush.timeline`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := museum.Find(args[0])
+			if err != nil {
+				return err
 			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, ids []string) error {
-			var entries []museum.Entry
-			for _, id := range ids {
-				e, err := museum.Find(id)
+			if timeline {
+				text, err := e.Text()
 				if err != nil {
 					return err
 				}
-				entries = append(entries, e)
+				_, err = io.WriteString(cmd.OutOrStdout(), text)
+				return err
 			}
-			return runMuseum(cmd, o, set, entries)
+			return showBug(cmd.OutOrStdout(), e)
 		},
 	}
-	f := cmd.Flags()
-	subjectFlag(f, &o)
-	seedFlag(f, &o, "seed of the run; the same seed repeats the same history")
-	f.StringVar(&o.Out, "out", "", "folder for the results (default out/museum-ID); with several bugs a folder for each below it")
-	signFlag(f, &o.Sign)
-	rateFlag(f, &o)
-	commonFlags(f, &o, &set)
+	cmd.Flags().BoolVar(&timeline, "timeline", false, "print the timeline alone")
 	return cmd
 }
 
-// runMuseum runs the entries one after the other.
-func runMuseum(cmd *cobra.Command, o run.Options, set []string, entries []museum.Entry) (err error) {
-	if err := fill(&o, cmd, "", set); err != nil {
+// showBug prints an entry.
+func showBug(out io.Writer, e museum.Entry) error {
+	fmt.Fprintf(out, "%s: %s\n\n", e.ID, e.Title)
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	for _, line := range [][2]string{{"issue", e.Issue}, {"fix", e.Fix}, {"affected", e.Affected}, {"fixed in", e.Fixed}, {"modes", modesOf(e)},
+		{"has it", specimenOf(e.Bad)}, {"has it not", specimenOf(e.Good)}, {"trigger", triggerOf(e)}, {"look for", e.Look},
+		{"see it", seeIt(e)}} {
+		if line[1] != "" {
+			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		}
+	}
+	if err := w.Flush(); err != nil {
 		return err
 	}
-	if len(entries) > 1 && o.Out != "" {
-		folder, lockErr := reports.Lock(o.Out, "hitless museum run")
-		if lockErr != nil {
-			return lockErr
-		}
-		defer func() { err = errors.Join(err, folder.Close()) }()
+	if text, err := e.Text(); err == nil {
+		fmt.Fprintf(out, "\n%s", text)
 	}
-	var answers []museum.Answer
-	for _, e := range entries {
-		one := o
-		if len(entries) > 1 && o.Out != "" {
-			one.Out = filepath.Join(o.Out, e.ID)
-		}
-		finding, result, err := run.Museum(cmd.Context(), one, e)
-		if err != nil {
-			return err
-		}
-		answers = append(answers, finding.Answer)
-		fmt.Fprintf(cmd.OutOrStdout(), "%s  %s in %s\n", e.ID, finding.Answer, o.Subject)
-		for _, reason := range finding.Reasons {
-			fmt.Fprintf(cmd.OutOrStdout(), "  %s\n", reason)
-		}
-		printHashes(cmd, result)
-		printPlace(cmd, result)
-	}
-	if code := museum.ExitCode(answers...); code != exitPass {
-		return exitError{code: code}
+	if picture, has := e.Picture(); has {
+		fmt.Fprintf(out, "\n%s", picture)
 	}
 	return nil
+}
+
+func specimenOf(s museum.Specimen) string {
+	return strings.Join(append([]string{s.Subject}, settings(s.Set)...), " ")
+}
+
+// triggerOf is the scenario with its parameters, as arguments of hitless run; for a timeline where its steps are.
+func triggerOf(e museum.Entry) string {
+	if e.Timeline != nil {
+		return "the timeline below"
+	}
+	return strings.Join(append([]string{e.Scenario}, settings(e.Set)...), " ")
+}
+
+func seeIt(e museum.Entry) string {
+	return strings.Join(append([]string{"hitless museum run", e.ID, "--subject", site.Word(e.Bad.Subject), "--controlplane replay"}, settings(e.Bad.Set)...), " ")
+}
+
+// settings are parameters as arguments, in order of their keys.
+func settings(set map[string]string) (words []string) {
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		words = append(words, "--set "+site.Word(key+"="+set[key]))
+	}
+	return words
+}
+
+// encode writes a value as indented JSON.
+func encode(out io.Writer, value any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(value)
 }

@@ -5,49 +5,115 @@ import (
 	"errors"
 	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
-// Museum runs an entry's scenario with the entry's parameters and searches the record for its signature. An invalid run gives
-// CannotTell. The result is nil if nothing was run.
-func Museum(ctx context.Context, o Options, e museum.Entry) (museum.Finding, *Result, error) {
+// BugResult tells whether a subject has one bug of the museum, and which run showed it.
+type BugResult struct {
+	ID      string            `json:"id"`
+	Title   string            `json:"title"`
+	Subject string            `json:"subject"`
+	Set     map[string]string `json:"set,omitempty"` // parameters besides those of the entry
+	Seed    int64             `json:"seed"`
+	Answer  museum.Answer     `json:"answer"`
+	Reasons []string          `json:"reasons"`
+	// The rest is empty where nothing was run.
+	Verdict       string `json:"verdict,omitempty"` // of the run: it can fail without the bug
+	Attempts      int    `json:"attempts,omitempty"`
+	Dropped       int    `json:"dropped,omitempty"`
+	HistorySha256 string `json:"historySha256,omitempty"`
+	ProgramSha256 string `json:"programSha256,omitempty"` // of hitless
+	Folder        string `json:"-"`
+}
+
+// Museum runs an entry's trigger and searches the record for the entry's signature. An invalid run gives CannotTell, and a subject in a
+// mode that cannot have the bug DoesNotApply, without a run.
+func Museum(ctx context.Context, o Options, e museum.Entry) (BugResult, error) {
 	if err := o.applyEntry(e); err != nil {
-		return museum.Finding{}, nil, err
+		return BugResult{}, err
+	}
+	b := BugResult{ID: e.ID, Title: e.Title, Subject: o.Subject, Set: o.besides(e), Seed: o.Seed, Folder: o.Out}
+	mode, err := modeOf(ctx, o.Subject)
+	if err != nil {
+		return b, UsageError{Reason: err}
+	}
+	if !e.Applies(mode) {
+		b.Answer, b.Reasons = museum.DoesNotApply, []string{"the bug is one of mode " + strings.Join(e.Modes, " or ")}
+		return b, nil
 	}
 	result, err := Run(ctx, o)
 	var invalid *InvalidError
 	if errors.As(err, &invalid) {
-		return museum.Finding{Answer: museum.CannotTell, Reasons: []string{err.Error()}}, result, nil
+		b.Answer, b.Reasons = museum.CannotTell, []string{err.Error()}
+		return b, nil
 	}
 	if err != nil {
-		return museum.Finding{}, result, err
+		return b, err
 	}
+	return b.judged(e, result)
+}
+
+// judged adds what the record of a run shows.
+func (b BugResult) judged(e museum.Entry, result *Result) (BugResult, error) {
 	h, err := record.OpenHistory(result.Dir)
 	if err != nil {
-		return museum.Finding{}, result, err
+		return b, err
 	}
 	r, err := museum.Open(h)
 	if err != nil {
-		return museum.Finding{}, result, err
+		return b, err
 	}
-	return e.Judge(r), result, nil
+	f := e.Judge(r)
+	b.Answer, b.Reasons, b.Folder = f.Answer, f.Reasons, result.Dir
+	b.Verdict, b.Attempts, b.Dropped = string(r.Report.Verdict), r.Report.Totals.Attempts, r.Report.Totals.Dropped
+	b.HistorySha256, b.ProgramSha256 = result.HistorySha256, r.Report.Run.ProgramSha256
+	return b, nil
 }
 
-// applyEntry sets the scenario and parameters of an entry, which the call cannot change.
+// modeOf returns the mode of a subject; empty for a described program whose mode is none of kube-proxy's, which can have every bug.
+func modeOf(ctx context.Context, name string) (string, error) {
+	if name == "" {
+		return subject.Bundled.Mode, nil
+	}
+	spec, err := subject.Read(ctx, name)
+	if err != nil || !slices.Contains(subject.Modes(), spec.Mode) {
+		return "", err
+	}
+	return spec.Mode, nil
+}
+
+// applyEntry sets the scenario and parameters of an entry, which the call cannot change. Parameters of the entry's bad specimen are defaults.
 func (o *Options) applyEntry(e museum.Entry) error {
-	set := map[string]string{}
-	maps.Copy(set, e.Set)
+	set := maps.Clone(e.Bad.Set)
+	if set == nil {
+		set = map[string]string{}
+	}
 	for _, key := range sortedKeys(o.Set) {
 		if need, fixed := e.Set[key]; fixed && need != o.Set[key] {
 			return usagef("--set %s=%s: %s needs %s=%s", key, o.Set[key], e.ID, key, need)
 		}
 		set[key] = o.Set[key]
 	}
+	if e.Timeline != nil {
+		o.Timeline, o.entry = &Timeline{e.Timeline, e.ID + ".timeline"}, e.ID
+	} else {
+		maps.Copy(set, e.Set)
+	}
 	o.Scenario, o.Set = e.Scenario, set
 	if o.Out == "" {
 		o.Out = filepath.Join("out", "museum-"+e.ID)
 	}
 	return nil
+}
+
+// besides returns the parameters that the entry does not fix.
+func (o *Options) besides(e museum.Entry) map[string]string {
+	besides := maps.Clone(o.Set)
+	maps.DeleteFunc(besides, func(key, _ string) bool { _, fixed := e.Set[key]; return fixed })
+	return besides
 }

@@ -1,6 +1,8 @@
 package run
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,9 +15,49 @@ import (
 // The scenario of each entry exists and has the entry's parameters.
 func TestEntriesCanBeRun(t *testing.T) {
 	for _, e := range museum.All() {
+		if e.Timeline != nil {
+			if line, err := e.Timeline.Check(); err != nil {
+				t.Errorf("%s, line %d: %v", e.ID, line, err)
+			}
+			if err := checkSettings(e.Timeline, e.ID); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
 		if _, _, err := scenarios.Select(e.Scenario, guest.Offers("replay", "vm"), e.Set); err != nil {
 			t.Errorf("%s: %v", e.ID, err)
 		}
+	}
+}
+
+// A proxy in another mode cannot have the bug, and nothing is run.
+func TestABugOfAnotherModeDoesNotApply(t *testing.T) {
+	e, err := museum.Find("k8s-134147")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{LabOptions: site.LabOptions{Subject: "kube-proxy@v1.37.1/nftables"}, Out: filepath.Join(t.TempDir(), "out")}
+	b, err := Museum(t.Context(), o, e)
+	if _, statErr := os.Stat(o.Out); err != nil || b.Answer != museum.DoesNotApply || statErr == nil {
+		t.Errorf("%+v, %v; the folder exists: %v", b, err, statErr == nil)
+	}
+}
+
+// A timeline of the museum is no file of the user, so that the museum repeats it.
+func TestRepeatOfATimelineOfTheMuseum(t *testing.T) {
+	e, err := museum.Find("k8s-134147")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@v1.34.3/ipvs"}}
+	if err := o.applyEntry(e); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.fillDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "hitless museum run k8s-134147 --subject kube-proxy@v1.34.3/ipvs --seed 1 --controlplane replay"; o.command() != want {
+		t.Errorf("the run is repeated by %q, want %q", o.command(), want)
 	}
 }
 
@@ -32,11 +74,11 @@ func TestMuseum(t *testing.T) {
 		t.Errorf("the results go to %s", o.Out)
 	}
 	o = Options{Set: map[string]string{"trafficPolicy": "Cluster"}, Out: t.TempDir()}
-	if _, _, err := Museum(t.Context(), o, e); !IsUsage(err) || !strings.Contains(err.Error(), "needs trafficPolicy=Local") {
+	if _, err := Museum(t.Context(), o, e); !IsUsage(err) || !strings.Contains(err.Error(), "needs trafficPolicy=Local") {
 		t.Errorf("a parameter that the bug needs was changed: %v", err)
 	}
 	o = Options{LabOptions: site.LabOptions{Subject: "cilium"}, Out: t.TempDir()}
-	if _, _, err := Museum(t.Context(), o, e); !IsUsage(err) {
+	if _, err := Museum(t.Context(), o, e); !IsUsage(err) {
 		t.Errorf("an unknown subject gave %v", err)
 	}
 }

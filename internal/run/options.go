@@ -49,6 +49,7 @@ type Options struct {
 
 	key    ed25519.PrivateKey // of Sign
 	budget *budget.File       // of Budget
+	entry  string             // id of the museum entry whose timeline runs; empty for none
 }
 
 // The results and errors of runs are those of sites.
@@ -182,6 +183,9 @@ func (o *Options) call() site.Call {
 	rate := 100.0
 	if o.Timeline != nil {
 		c.Verb, c.File = []string{"hitless replay", filepath.Base(o.Timeline.File)}, o.Timeline.File
+		if o.entry != "" {
+			c.Verb, c.File = []string{"hitless museum run", o.entry}, ""
+		}
 		c.DefaultNodes, rate = o.Timeline.Nodes, o.Timeline.Rate
 	}
 	if c.Out == "" {

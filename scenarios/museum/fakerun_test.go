@@ -21,6 +21,7 @@ type fakeRun struct {
 	end      time.Duration // 90 s when 0
 	onePod   bool          // all open connections go to the pod web-1
 	long     time.Duration // end of lane tcp-long; 0 without that lane
+	longLost time.Duration // from when on its attempts get no reply; 0 for never
 	// flow returns the pod that answers the UDP flow at a time, empty for none; nil without a UDP flow.
 	flow func(at time.Duration) string
 	// flowClass returns the class of an unanswered datagram; nil means reply-timeout.
@@ -118,6 +119,9 @@ func (s *fakeRun) write(t *testing.T) *Record {
 			a := s.attempt(2, uint64(seq), at, webAddress)
 			if seq%2 == 1 && !s.onePod {
 				a.Backend = "web-2"
+			}
+			if s.longLost > 0 && at >= s.longLost {
+				a.Class, a.Backend = record.ReplyTimeout, ""
 			}
 			w.Attempt(a)
 		}

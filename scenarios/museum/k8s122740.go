@@ -15,6 +15,9 @@ func k8s122740() Entry {
 		Title:    "a proxy restart moves UDP flows to other pods, although their own pods are ready",
 		Affected: "kube-proxy up to v1.31 in iptables mode",
 		Fixed:    "v1.32",
+		Issue:    upstream + "/issues/122740",
+		Modes:    []string{iptables}, Look: "Another pod begins to answer lane udp-sticky when its node's proxy restarts. Nothing is lost.",
+		Bad: Specimen{Subject: "kube-proxy@v1.26.0/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/iptables"},
 		Scenario: "restart",
 		// With 30 pods, a flow that gets a new pod gets the same pod again in one of 30 cases.
 		Set: map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "30", "antiAffinity": "off",

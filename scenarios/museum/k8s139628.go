@@ -12,10 +12,13 @@ import (
 // flow to a Service that was scaled to zero is still translated to its exited pod, so that the reject rule does not apply to it.
 func k8s139628() Entry {
 	return Entry{
-		ID:        "k8s-139628",
-		Title:     "a UDP flow to a Service that was scaled to zero still goes to its exited pod instead of being rejected",
-		Affected:  "kube-proxy v1.32 to v1.36 in modes iptables and nftables",
-		Fixed:     "v1.37 (#139629)",
+		ID:       "k8s-139628",
+		Title:    "a UDP flow to a Service that was scaled to zero still goes to its exited pod instead of being rejected",
+		Affected: "kube-proxy v1.32 to v1.36 in modes iptables and nftables",
+		Fixed:    "v1.37 (#139629)",
+		Issue:    upstream + "/issues/139628", Fix: upstream + "/pull/139629",
+		Modes: []string{iptables, nftables}, Look: "Between the two steps lane tcp-new is rejected, and lane udp-sticky times out. Both should be rejected.",
+		Bad: Specimen{Subject: "kube-proxy@v1.36.1/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/iptables"},
 		Scenario:  "scale",
 		Set:       map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "away": "30s"},
 		Signature: flowToExitedPod,
@@ -48,7 +51,7 @@ func flowToExitedPod(r *Record) Finding {
 	}
 	if 2*refusals(flow...) < failed {
 		return Finding{Seen, []string{fmt.Sprintf("while the Service had no endpoint, the UDP flow over %s was dropped without a rejection (%s), but new connections were refused",
-			flow[0].Node, classesOf(flow[0]))}}
+			flow[0].Node, countsOf(flow[0].Classes))}}
 	}
 	return Finding{NotSeen, []string{fmt.Sprintf("%d of %d dropped datagrams were refused while the Service had no endpoint", refusals(flow...), failed)}}
 }

@@ -17,6 +17,9 @@ func k8s71515() Entry {
 		Title:    "after a readiness flap with open connections, a ready endpoint is deleted from IPVS each minute",
 		Affected: "kube-proxy v1.11.5, v1.12.2, v1.12.3 and v1.13.0 in mode ipvs",
 		Fixed:    "v1.11.6, v1.12.4, v1.13.1",
+		Issue:    upstream + "/pull/71515", Fix: upstream + "/pull/71515",
+		Modes: []string{ipvs}, Look: "A node refuses connections each minute, for at most 30 s, although a pod is ready.",
+		Bad: Specimen{Subject: "kube-proxy@v1.12.2/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.4/ipvs"},
 		Scenario: "flap",
 		// One of two pods is always ready, so that a correct proxy never rejects connections.
 		Set:       map[string]string{"trafficPolicy": "Cluster", "replicas": "2"},

@@ -15,6 +15,9 @@ func k8s92019() Entry {
 		Title:    "an endpoint that becomes ready while the proxy does not run keeps weight 0: the node rejects connections from then on",
 		Affected: "kube-proxy v1.14 to v1.25 in mode ipvs",
 		Fixed:    "v1.26 (#111635)",
+		Issue:    upstream + "/issues/92019", Fix: upstream + "/pull/111635",
+		Modes: []string{ipvs}, Look: "The node whose proxy was restarted rejects connections to the end of the run. No other node does.",
+		Bad: Specimen{Subject: "kube-proxy@v1.25.3/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.26.0/ipvs"},
 		Scenario: "restart",
 		// With one pod, weight 0 leaves no backend, so that the node rejects connections.
 		Set: map[string]string{"change": "ready", "which": "one", "signal": "TERM", "trafficPolicy": "Cluster", "replicas": "1",

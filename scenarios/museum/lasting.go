@@ -2,12 +2,12 @@ package museum
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios"
 )
 
 const (
@@ -40,11 +40,18 @@ func (r *Record) steps(prefix string) (found []step) {
 	return found
 }
 
-// end returns when the lanes stopped.
+// end returns when the lanes stopped, or before that when the recovery check began: its change of a Service makes a proxy sync.
 func (r *Record) end() time.Duration {
 	for _, e := range r.Events {
-		if e.Kind() == record.KindPhase && e.Object == "end" {
-			return e.At
+		switch b := e.Body.(type) {
+		case record.Endpoint:
+			if b.Service == scenarios.RecoveryName {
+				return e.At
+			}
+		case record.Phase:
+			if e.Object == "end" {
+				return e.At
+			}
 		}
 	}
 	return fromSeconds(r.Report.Run.Duration)
@@ -77,14 +84,5 @@ func (r *Record) checkObserved(s step) *Finding {
 
 // describeLasting describes an outage that lasts to the end of the run, with the classes of its attempts.
 func describeLasting(o analysis.OutageReport) string {
-	return fmt.Sprintf("%s dropped connections from %.1f s on, for %.0f s and to the end of the run (%s)", o.Node, o.From, o.LowerMs/1000, classesOf(o))
-}
-
-func classesOf(o analysis.OutageReport) string {
-	var words []string
-	for class, n := range o.Classes {
-		words = append(words, fmt.Sprintf("%s %d", class, n))
-	}
-	slices.Sort(words)
-	return strings.Join(words, ", ")
+	return fmt.Sprintf("%s dropped connections from %.1f s on, for %.0f s and to the end of the run (%s)", o.Node, o.From, o.LowerMs/1000, countsOf(o.Classes))
 }

@@ -2,14 +2,18 @@ package museum
 
 import "fmt"
 
-// modeSwitch has no issue. kube-proxy's platformCleanup treats ipvs and iptables as one family and removes nothing when the mode changes
+// modeSwitch is kubernetes/kubernetes#102314 (open). kube-proxy's platformCleanup treats ipvs and iptables as one family and removes nothing when the mode changes
 // between them. The iptables rule that rejects a Service without endpoints is in KUBE-EXTERNAL-SERVICES, which mode ipvs does not use.
 func modeSwitch() Entry {
 	return Entry{
-		ID:       "ipvs-mode-switch",
+		ID:       "k8s-102314",
 		Title:    "a Service without endpoints during the change from iptables to ipvs is rejected from then on, also with endpoints",
 		Affected: "kube-proxy at the change from iptables to ipvs without --cleanup; seen up to v1.37.1",
-		Fixed:    "not fixed; run the old proxy with --cleanup before the change",
+		Fixed:    notFixed + "; run the old proxy with --cleanup before the change",
+		Issue:    upstream + "/issues/102314",
+		Modes:    []string{iptables}, Look: "Nodes reject connections to the end of the run, although the Service has pods again.",
+		Bad:      Specimen{Subject: "kube-proxy@v1.37.1/iptables", Set: map[string]string{"to": "kube-proxy@v1.37.1/ipvs"}},
+		Good:     Specimen{Subject: "kube-proxy@v1.37.1/iptables", Set: map[string]string{"to": "kube-proxy@v1.37.1/ipvs", "cleanup": "on"}},
 		Scenario: "upgrade",
 		Set: map[string]string{"empty": "on", "back": "off", "roll": "off", "trafficPolicy": "Cluster", "settle": "75s",
 			"lanes": "tcp-new"},

@@ -13,28 +13,65 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
+	"github.com/hitless/hitless/scenarios/timeline"
+	"github.com/hitless/hitless/scenarios/values"
 )
 
 // Entry is one bug. A new entry needs a value in All and a signature.
 type Entry struct {
-	ID       string // issue tracker and number, such as k8s-85643; a name when there is no issue
-	Title    string // one line: what drops connections and when
-	Affected string // versions that have the bug
-	Fixed    string // the version, and the change if it is known
+	ID       string   // issue tracker and number, such as k8s-85643; a name when there is no issue
+	Title    string   // one line: what drops connections and when
+	Issue    string   // address of the issue or pull request that describes the bug; empty when it was not reported
+	Fix      string   // address of the change that fixes it; empty for none
+	Affected string   // versions that have the bug
+	Fixed    string   // the version, and the change if it is known
+	Look     string   // one or two sentences: what a report of a run with the bug shows
+	Modes    []string // modes of proxies that can have the bug; empty for all
+	// Bad has the bug, and Good is the version or the mode next to it that does not.
+	Bad, Good Specimen
+
 	Scenario string
-	Set      map[string]string // parameters of the scenario that the bug needs; the others keep their defaults
+	Set      map[string]string  // parameters of the scenario that the bug needs; the others keep their defaults
+	Timeline *timeline.Timeline // steps of the scenario timeline; nil for every other scenario
 	// Timelines reports whether the signature itself checks all steps that the bug needs. It can then judge the record of a timeline.
 	Timelines bool
 	// Signature searches a valid run of the scenario for the bug.
 	Signature func(r *Record) Finding
 }
 
-// All returns the entries, sorted by id.
-func All() []Entry {
-	return []Entry{modeSwitch(), k8s122740(), k8s139628(), k8s71071(), k8s71515(), k8s85643(), k8s92019()}
+// upstream is the repository of kube-proxy.
+const upstream = "https://github.com/kubernetes/kubernetes"
+
+// The modes of kube-proxy. The bundled proxier has mode ipvs.
+const (
+	iptables = "iptables"
+	ipvs     = "ipvs"
+	nftables = "nftables"
+)
+
+// Specimen is a subject, and parameters of its run besides those of the entry.
+type Specimen struct {
+	Subject string
+	Set     map[string]string
 }
 
-// Find returns the entry with this id. The error lists the known ids.
+// All returns the entries, sorted by id.
+func All() []Entry {
+	all := slices.Concat(deletedServices(), staleFlows(), stalledSyncs(), policies(), graceful())
+	slices.SortFunc(all, func(x, y Entry) int { return cmp.Compare(x.ID, y.ID) })
+	return all
+}
+
+// Unfixed reports whether no version of kube-proxy is without the bug in the same mode.
+func (e Entry) Unfixed() bool { return strings.HasPrefix(e.Fixed, notFixed) }
+
+// notFixed begins Fixed of a bug without a fixed version.
+const notFixed = "not fixed"
+
+// Applies reports whether a proxy of a mode can have the bug.
+func (e Entry) Applies(mode string) bool { return len(e.Modes) == 0 || slices.Contains(e.Modes, mode) }
+
+// Find returns the entry with this id. The error names a known id that is similar, or tells how to list all.
 func Find(id string) (Entry, error) {
 	var ids []string
 	for _, e := range All() {
@@ -43,86 +80,11 @@ func Find(id string) (Entry, error) {
 		}
 		ids = append(ids, e.ID)
 	}
-	return Entry{}, fmt.Errorf("unknown bug %q; the museum has %s", id, strings.Join(ids, ", "))
-}
-
-// Record is a run's record as signatures use it.
-type Record struct {
-	Report *analysis.Report
-	Events []record.Event  // sorted by time
-	Open   map[string]bool // pods with an open connection that got a reply before the scenario
-	Moves  []Move          // of the flow of a udp-sticky lane
-	Flow   Answered        // of the same flow
-}
-
-// Move is a change of the pod that answers a flow.
-type Move struct {
-	At       time.Duration // when the datagram was sent
-	From, To string        // pods
-}
-
-// Answered holds when the first and the last answered datagrams were sent. Both are 0 when none was answered.
-type Answered struct{ First, Last time.Duration }
-
-// Open reads the record of a run.
-func Open(h *record.History) (*Record, error) {
-	report, err := analysis.Build(h)
-	if err != nil {
-		return nil, err
+	help := ""
+	if near := values.Nearest(id, ids); near != "" {
+		help = "did you mean " + near + "? "
 	}
-	r := &Record{Report: report}
-	for e, err := range h.Events() {
-		if err != nil {
-			return nil, fmt.Errorf("reading the events: %w", err)
-		}
-		r.Events = append(r.Events, e)
-	}
-	slices.SortStableFunc(r.Events, func(x, y record.Event) int { return cmp.Compare(x.At, y.At) })
-	return r, r.readAttempts(h)
-}
-
-// readAttempts sets Open, Moves and Flow.
-func (r *Record) readAttempts(h *record.History) error {
-	r.Open = map[string]bool{}
-	long, sticky, scenario := map[uint16]bool{}, map[uint16]bool{}, r.Report.Run.Duration
-	for _, e := range r.Events {
-		switch b := e.Body.(type) {
-		case record.Lane:
-			switch {
-			case b.Control:
-			case b.Protocol == "tcp-long":
-				long[b.ID] = true
-			case b.Protocol == "udp-sticky":
-				sticky[b.ID] = true
-			}
-		case record.Phase:
-			if e.Object == "scenario" {
-				scenario = e.At.Seconds()
-			}
-		}
-	}
-	if len(long)+len(sticky) == 0 {
-		return nil
-	}
-	pod := ""
-	for a, err := range h.Attempts() {
-		if err != nil {
-			return fmt.Errorf("reading the attempts: %w", err)
-		}
-		if long[a.Lane] && a.Class == record.OK && a.Start.Seconds() < scenario {
-			r.Open[a.Backend] = true
-		}
-		if sticky[a.Lane] && a.Class == record.OK {
-			if pod != "" && a.Backend != pod {
-				r.Moves = append(r.Moves, Move{a.Start, pod, a.Backend})
-			}
-			if pod = a.Backend; r.Flow.First == 0 {
-				r.Flow.First = a.Start
-			}
-			r.Flow.Last = a.Start
-		}
-	}
-	return nil
+	return Entry{}, fmt.Errorf("unknown bug %q; %s`hitless museum list` lists all %d", id, help, len(ids))
 }
 
 // Answer is the result of a search for a bug.
@@ -135,14 +97,16 @@ const (
 	NotSeen Answer = "not seen"
 	// CannotTell means that the run is invalid, did not trigger the bug's conditions, or could not have detected it.
 	CannotTell Answer = "cannot tell"
+	// DoesNotApply means that a proxy of the subject's mode cannot have the bug.
+	DoesNotApply Answer = "does not apply"
 )
 
-// ExitCode returns the exit code of a search for bugs: 1 when any was seen, else 3 when any run cannot tell, else 0.
+// ExitCode returns the exit code of a search for bugs: 1 when any was seen, else 3 when any run cannot tell or no bug applies, else 0.
 func ExitCode(answers ...Answer) int {
 	switch {
 	case slices.Contains(answers, Seen):
 		return 1
-	case slices.ContainsFunc(answers, func(a Answer) bool { return a != NotSeen }):
+	case slices.Contains(answers, CannotTell) || !slices.Contains(answers, NotSeen):
 		return 3
 	}
 	return 0
@@ -166,6 +130,9 @@ func (e Entry) Judge(r *Record) Finding {
 	if s := r.Report.Run.Scenario; s != e.Scenario && (s != scenarios.ReplayName || !e.Timelines) {
 		return cannotTell("the run's scenario is %s; %s needs %s", r.Report.Run.Scenario, e.ID, e.Scenario)
 	}
+	if name, missing := e.missingStep(r); missing {
+		return cannotTell("the run has no step %q; %s needs it", name, e.ID)
+	}
 	for _, key := range slices.Sorted(maps.Keys(e.Set)) {
 		if got := r.Report.Run.Parameters[key]; got != e.Set[key] {
 			return cannotTell("the run has %s=%s; %s needs %s=%s", key, got, e.ID, key, e.Set[key])
@@ -175,6 +142,19 @@ func (e Entry) Judge(r *Record) Finding {
 		return cannotTell("the baseline is not clean: a measured lane lost connections at +%.3f s, before the scenario", at)
 	}
 	return e.Signature(r)
+}
+
+// missingStep returns the first step of the entry's timeline that the run has not ended.
+func (e Entry) missingStep(r *Record) (name string, missing bool) {
+	if e.Timeline == nil {
+		return "", false
+	}
+	for _, s := range e.Timeline.Steps {
+		if s.Verb != timeline.End && !slices.ContainsFunc(r.steps(s.Name()), func(done step) bool { return done.name == s.Name() }) {
+			return s.Name(), true
+		}
+	}
+	return "", false
 }
 
 // lossBefore returns the time of the first outage of a measured lane before the scenario, in seconds. Such a fault may look like the bug.

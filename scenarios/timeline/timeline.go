@@ -106,6 +106,15 @@ func (s Step) Action() string {
 	return strings.Join(words, " ")
 }
 
+// Name returns the step's name in reports: its action, with the reference of an object instead of its JSON.
+func (s Step) Name() string {
+	if s.JSON == "" {
+		return s.Action()
+	}
+	reference, _ := s.Reference()
+	return s.Verb + " " + reference
+}
+
 // String returns the line of the step.
 func (s Step) String() string { return "+" + s.At.String() + " " + s.Action() }
 

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/scenarios/museum"
+	"github.com/hitless/hitless/suites/conformance"
+)
+
+// museumCall is a call of hitless museum run.
+type museumCall struct {
+	o      run.Options
+	set    []string
+	all    bool
+	shard  string
+	asJSON bool
+}
+
+func museumRunCommand() *cobra.Command {
+	var c museumCall
+	cmd := &cobra.Command{
+		Use:   "run ID...",
+		Short: "Search a subject for historical bugs",
+		Long: `Run the trigger of a historical bug against a subject, and search the record for the signature of that bug. Other losses
+of the run are in its report and do not count here. --all searches for all bugs of the museum, one after the other; bugs of other modes do
+not apply. With several bugs --out has museum.json, junit.xml and a folder for each bug.
+
+Exit codes: 0 not seen, 1 seen, 2 wrong usage or environment, 3 cannot tell, or no bug applies, 130 interrupted. Of several bugs, 1 when any
+is seen, else 3 when any run cannot tell.`,
+		Example: `  hitless museum run k8s-85643 --subject kube-proxy@v1.25.3/iptables
+  hitless museum run k8s-85643 --controlplane replay --set terminatingFallback=off
+  hitless museum run --all --subject exec:proxy.yaml --controlplane replay --shard 1/4`,
+		Args: func(_ *cobra.Command, ids []string) error {
+			switch {
+			case len(ids) == 0 && !c.all:
+				return fmt.Errorf("give one bug or more, or --all; `hitless museum list` lists them")
+			case len(ids) > 0 && c.all:
+				return fmt.Errorf("give bugs or --all, not both")
+			case c.shard != "" && !c.all:
+				return fmt.Errorf("--shard is a part of --all; give --all too")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			entries, err := c.entries(ids)
+			if err != nil {
+				return err
+			}
+			return c.run(cmd, entries)
+		},
+	}
+	f := cmd.Flags()
+	subjectFlag(f, &c.o)
+	seedFlag(f, &c.o, "seed of the run; the same seed repeats the same history")
+	f.StringVar(&c.o.Out, "out", "", "folder for the results (default out/museum-ID, with several bugs out/museum)")
+	f.BoolVar(&c.all, "all", false, "search for all bugs of the museum")
+	f.StringVar(&c.shard, "shard", "", "only part `I/N` of --all, such as 1/3")
+	f.BoolVar(&c.asJSON, "json", false, "write the result as JSON")
+	signFlag(f, &c.o.Sign)
+	rateFlag(f, &c.o)
+	commonFlags(f, &c.o, &c.set)
+	return cmd
+}
+
+// entries returns the bugs that the call names.
+func (c *museumCall) entries(ids []string) (entries []museum.Entry, err error) {
+	for _, id := range ids {
+		e, err := museum.Find(id)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	if !c.all {
+		return entries, nil
+	}
+	shard, err := conformance.ParseShard(c.shard)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range museum.All() {
+		if shard.Of <= 1 || i%shard.Of == shard.Part-1 {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// run runs the entries one after the other.
+func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry) (err error) {
+	if err := fill(&c.o, cmd, "", c.set); err != nil {
+		return err
+	}
+	rateGiven := cmd.Flags().Changed("rate")
+	several := c.all || len(entries) > 1
+	if several {
+		c.o.Out = cmp.Or(c.o.Out, filepath.Join("out", "museum"))
+		folder, lockErr := reports.Lock(c.o.Out, "hitless museum run")
+		if lockErr != nil {
+			return lockErr
+		}
+		defer func() { err = errors.Join(err, folder.Close()) }()
+	}
+	var found []run.BugResult
+	var answers []museum.Answer
+	for _, e := range entries {
+		one := c.o
+		if several {
+			one.Out = filepath.Join(c.o.Out, e.ID)
+		}
+		if e.Timeline != nil && !rateGiven {
+			one.Rate = 0 // the timeline decides
+		}
+		b, err := run.Museum(cmd.Context(), one, e)
+		if err != nil {
+			return err
+		}
+		found, answers = append(found, b), append(answers, b.Answer)
+		if !c.asJSON && !c.all {
+			printBug(cmd.OutOrStdout(), b)
+		}
+	}
+	if err := c.conclude(cmd, found, several); err != nil {
+		return err
+	}
+	if code := museum.ExitCode(answers...); code != exitPass {
+		return exitError{code: code}
+	}
+	return nil
+}
+
+// conclude writes the results of several bugs, and prints what has not been printed.
+func (c *museumCall) conclude(cmd *cobra.Command, found []run.BugResult, several bool) error {
+	if several {
+		if err := writeBugs(c.o.Out, found); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.asJSON && several:
+		return encode(cmd.OutOrStdout(), found)
+	case c.asJSON:
+		return encode(cmd.OutOrStdout(), found[0])
+	case c.all:
+		return printBugs(cmd.OutOrStdout(), found)
+	}
+	return nil
+}
+
+// printBug prints the answer of one bug with its reasons.
+func printBug(out io.Writer, b run.BugResult) {
+	fmt.Fprintf(out, "%s  %s in %s\n", b.ID, b.Answer, b.Subject)
+	for _, reason := range b.Reasons {
+		fmt.Fprintf(out, "  %s\n", reason)
+	}
+	if b.HistorySha256 != "" {
+		fmt.Fprintf(out, "history sha256   %s\nreport           %s/report.html\n", b.HistorySha256, b.Folder)
+	}
+}
+
+// printBugs prints a table of answers, with the number of each.
+func printBugs(out io.Writer, found []run.BugResult) error {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "BUG\tANSWER\tREASON")
+	counts := map[museum.Answer]int{}
+	for _, b := range found {
+		counts[b.Answer]++
+		fmt.Fprintf(w, "%s\t%s\t%s\n", b.ID, b.Answer, b.Reasons[0])
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\n%d bugs: %d seen, %d not seen, %d cannot tell, %d do not apply\n", len(found), counts[museum.Seen], counts[museum.NotSeen],
+		counts[museum.CannotTell], counts[museum.DoesNotApply])
+	return err
+}
+
+// writeBugs writes museum.json and junit.xml.
+func writeBugs(dir string, found []run.BugResult) error {
+	cases := make([]reports.JUnitCase, len(found))
+	for i, b := range found {
+		cases[i] = reports.JUnitCase{Class: "hitless.museum", Name: b.ID + ": " + b.Title, Outcome: junitOutcomes[b.Answer], Reasons: b.Reasons}
+	}
+	for name, write := range map[string]func(io.Writer) error{
+		"museum.json": func(w io.Writer) error { return encode(w, found) },
+		"junit.xml":   func(w io.Writer) error { return reports.WriteJUnitCases(w, "hitless museum", cases) },
+	} {
+		file, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(write(file), file.Close()); err != nil {
+			return fmt.Errorf("writing %s: %w", file.Name(), err)
+		}
+	}
+	return nil
+}
+
+// junitOutcomes are the outcomes of test cases by answer. A bug that is seen fails.
+var junitOutcomes = map[museum.Answer]reports.JUnitOutcome{museum.Seen: reports.JUnitFailed, museum.CannotTell: reports.JUnitError, museum.DoesNotApply: reports.JUnitSkipped}

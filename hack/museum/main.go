@@ -1,0 +1,275 @@
+// Command museum runs each bug of the museum against a version that has it and one that does not, on several seeds, and writes the answers
+// to docs/results/museum and the pictures to scenarios/museum/pictures. Answers that exist are not run again, unless FORCE=1.
+// SUBSET=k8s-134147,k8s-80403 runs only these bugs, and SEEDS=2 only the first two seeds. The exit code is 1 if an answer is not the expected one.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/scenarios/museum"
+)
+
+const (
+	results  = "docs/results/museum"
+	pictures = "scenarios/museum/pictures"
+	folders  = "out/results/museum"
+	atOnce   = 2
+	rate     = "20" // of scenarios; a timeline has its own
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := examine(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// examine runs what is missing and checks all answers of the chosen bugs.
+func examine(ctx context.Context) error {
+	entries, err := chosen(os.Getenv("SUBSET"))
+	if err != nil {
+		return err
+	}
+	seeds, err := strconv.Atoi(envOr("SEEDS", "4"))
+	if err != nil || seeds < 1 || seeds > 100 {
+		return fmt.Errorf("SEEDS=%s: give a number from 1 to 100", os.Getenv("SEEDS"))
+	}
+	files := map[string]*file{}
+	for _, e := range entries {
+		if files[e.ID], err = open(e.ID); err != nil {
+			return err
+		}
+	}
+	if err := runMissing(ctx, missing(entries, files, seeds), files); err != nil {
+		return err
+	}
+	var wrong []string
+	for _, e := range entries {
+		wrong = append(wrong, files[e.ID].wrong(e, seeds)...)
+	}
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, "\n"))
+	}
+	return nil
+}
+
+// chosen returns the entries that a list of ids names; all if it is empty.
+func chosen(subset string) (entries []museum.Entry, err error) {
+	if subset == "" {
+		return museum.All(), nil
+	}
+	for id := range strings.SplitSeq(subset, ",") {
+		e, err := museum.Find(id)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+func envOr(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}
+
+// task is one run.
+type task struct {
+	entry    museum.Entry
+	bad      bool
+	specimen museum.Specimen
+	seed     int64
+}
+
+func (t task) name() string {
+	kind := "good"
+	if t.bad {
+		kind = "bad"
+	}
+	return fmt.Sprintf("%s-%s-%d", t.entry.ID, kind, t.seed)
+}
+
+// missing returns the runs without an answer: all bugs on the first seed, then on the next.
+func missing(entries []museum.Entry, files map[string]*file, seeds int) (tasks []task) {
+	for seed := range int64(seeds) {
+		for _, e := range entries {
+			for _, t := range []task{{e, true, e.Bad, seed + 1}, {e, false, e.Good, seed + 1}} {
+				if os.Getenv("FORCE") != "" || !files[e.ID].has(t) {
+					tasks = append(tasks, t)
+				}
+			}
+		}
+	}
+	return tasks
+}
+
+// runMissing runs the tasks, some at once. A run that ends with an error does not stop the others.
+func runMissing(ctx context.Context, tasks []task, files map[string]*file) error {
+	begun, queue, failed := time.Now(), make(chan task), []error{}
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	done := 0
+	for range atOnce {
+		wait.Go(func() {
+			for t := range queue {
+				b, err := t.run(ctx)
+				mu.Lock()
+				if err == nil {
+					err = files[t.entry.ID].add(t, b)
+				}
+				if err != nil {
+					failed = append(failed, fmt.Errorf("%s: %w", t.name(), err))
+				}
+				done++
+				left := time.Since(begun) / time.Duration(done) * time.Duration(len(tasks)-done)
+				fmt.Printf("%d of %d: %s %s; all end at about %s\n", done, len(tasks), t.name(), b.Answer, time.Now().Add(left).Format("15:04"))
+				mu.Unlock()
+			}
+		})
+	}
+	for _, t := range tasks {
+		select {
+		case queue <- t:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(queue)
+	wait.Wait()
+	return errors.Join(append(failed, ctx.Err())...)
+}
+
+// run runs one specimen and returns the answer.
+func (t task) run(ctx context.Context) (b run.BugResult, err error) {
+	out := filepath.Join(folders, t.name())
+	if err := os.RemoveAll(out); err != nil {
+		return b, err
+	}
+	args := []string{"museum", "run", t.entry.ID, "--subject", t.specimen.Subject, "--seed", strconv.FormatInt(t.seed, 10), "--controlplane", "replay",
+		"--json", "--out", out}
+	if t.entry.Timeline == nil {
+		args = append(args, "--rate", rate)
+	}
+	for key, value := range t.specimen.Set {
+		args = append(args, "--set", key+"="+value)
+	}
+	cmd := exec.CommandContext(ctx, "bin/hitless", args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	if stdout.Len() == 0 {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		return b, fmt.Errorf("no answer (%w): %s", err, lines[len(lines)-1])
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &b); err != nil {
+		return b, err
+	}
+	if t.bad && b.Answer == museum.Seen && t.seed == 1 {
+		return b, draw(ctx, t.entry.ID, out)
+	}
+	return b, nil
+}
+
+// draw writes the picture of a run with the bug.
+func draw(ctx context.Context, id, dir string) error {
+	picture, err := exec.CommandContext(ctx, "bin/hitless", "report", "--format", "lanes", dir).Output()
+	if err != nil {
+		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 { // 1 is the verdict of the run
+			return fmt.Errorf("drawing %s: %w", dir, err)
+		}
+	}
+	return os.WriteFile(filepath.Join(pictures, id+".txt"), picture, 0o644)
+}
+
+// file has the answers of one bug; it is docs/results/museum/ID.json.
+type file struct {
+	path string
+	Bad  []run.BugResult `json:"bad"`
+	Good []run.BugResult `json:"good"`
+}
+
+func open(id string) (*file, error) {
+	f := &file{path: filepath.Join(results, id+".json")}
+	data, err := os.ReadFile(f.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, f); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return f, nil
+}
+
+func (f *file) list(bad bool) *[]run.BugResult {
+	if bad {
+		return &f.Bad
+	}
+	return &f.Good
+}
+
+// has reports whether the file has the answer of a run of the same subject.
+func (f *file) has(t task) bool {
+	return slices.ContainsFunc(*f.list(t.bad), func(b run.BugResult) bool { return b.Seed == t.seed && b.Subject == t.specimen.Subject })
+}
+
+// add writes the answer of a run in the place of an earlier one.
+func (f *file) add(t task, b run.BugResult) error {
+	list := f.list(t.bad)
+	*list = append(slices.DeleteFunc(*list, func(old run.BugResult) bool { return old.Seed == t.seed || old.Subject != t.specimen.Subject }), b)
+	slices.SortFunc(*list, func(x, y run.BugResult) int { return int(x.Seed - y.Seed) })
+	data, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(results, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.path+".new", append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(f.path+".new", f.path)
+}
+
+// wrong tells which answers are not the expected ones: a bug is seen on all seeds but one, and on no seed of the other subject.
+func (f *file) wrong(e museum.Entry, seeds int) (wrong []string) {
+	count := func(all []run.BugResult, a museum.Answer) (n int) {
+		for _, b := range all {
+			if b.Answer == a && b.Seed <= int64(seeds) {
+				n++
+			}
+		}
+		return n
+	}
+	first := len(f.Bad) > 0 && f.Bad[0].Seed == 1 && f.Bad[0].Answer == museum.Seen
+	if seen := count(f.Bad, museum.Seen); !first || seen < max(1, seeds-1) || seen+count(f.Bad, museum.NotSeen) < seeds {
+		wrong = append(wrong, fmt.Sprintf("%s: seen in %s on %d of %d seeds", e.ID, e.Bad.Subject, seen, seeds))
+	}
+	if not := count(f.Good, museum.NotSeen); not < seeds {
+		wrong = append(wrong, fmt.Sprintf("%s: not seen in %s on %d of %d seeds", e.ID, e.Good.Subject, not, seeds))
+	}
+	return wrong
+}

@@ -1,0 +1,48 @@
+package museum
+
+import (
+	"fmt"
+	"time"
+)
+
+// answering is a bug that gives answers where none may come. Its method search is a Signature.
+type answering struct {
+	occasions func(r *Record) []step // times from which on no answer may come
+	name      string                 // what the occasions are, in the plural
+	protocol  string                 // of the lane that gets answers
+	least     time.Duration          // the lane gets answers for this long after the end of the occasion
+	until     func(r *Record) []step // the first step after which answers may come again; nil for none
+	silent    string                 // protocol of a lane that gets no answer in that time; empty for none
+}
+
+// search looks for answers.
+func (a answering) search(r *Record) Finding {
+	occasions := a.occasions(r)
+	if len(occasions) == 0 {
+		return cannotTell("the run has no %s", a.name)
+	}
+	first, end := occasions[0], r.end()
+	if a.until != nil {
+		again := a.until(r)
+		if len(again) == 0 {
+			return cannotTell("the run has no step that ends the time without answers")
+		}
+		end = again[0].begin
+	}
+	from := first.end + effectWithin
+	switch {
+	case !r.answered(a.protocol, "", 0, first.begin):
+		return cannotTell("no attempt of a lane %s was answered before the %s", a.protocol, a.name)
+	case end < from+a.least:
+		return cannotTell("the run lasted for %s after the first of the %s; the bug needs %s", end-first.end, a.name, effectWithin+a.least)
+	case a.silent != "" && r.answered(a.silent, "", from, end):
+		return cannotTell("lane %s was answered too, so that the occasion had no effect", a.silent)
+	}
+	for _, entry := range r.Answers {
+		if entry.Protocol == a.protocol && entry.Last >= first.end+a.least && entry.First <= end {
+			return Finding{Seen, []string{fmt.Sprintf("%s still answered lane %s at %.1f s, %.1f s after %q", entry.Pod, a.protocol,
+				min(entry.Last, end).Seconds(), (min(entry.Last, end) - first.end).Seconds(), first.name)}}
+		}
+	}
+	return Finding{NotSeen, []string{fmt.Sprintf("lane %s had no answer %s after %q", a.protocol, a.least, first.name)}}
+}

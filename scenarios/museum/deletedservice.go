@@ -1,0 +1,42 @@
+package museum
+
+import (
+	"time"
+
+	"github.com/hitless/hitless/record"
+)
+
+// deletedServices are bugs of Services that are deleted: open connections hang, or the Service continues to answer.
+func deletedServices() []Entry {
+	deleted := atSteps("object delete Service/default/web")
+	return []Entry{
+		withTimeline(Entry{
+			ID: "k8s-71894", Title: "a Service is deleted, and its open connections hang at once",
+			Issue: upstream + "/issues/71894", Fix: upstream + "/pull/71895",
+			Affected: "kube-proxy v1.12.3 and v1.12.4 in mode ipvs", Fixed: "v1.12.5 (#71895)", Modes: []string{ipvs},
+			Look: "Lane tcp-long loses attempts from the deletion on. With the fix open connections are served until their clients close them. The first versions with it have k8s-80403 instead.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.12.4/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
+			Signature: pattern{occasions: deleted, name: "deletions of the Service", protocol: record.ProtocolLong,
+				least: 20 * time.Second}.search,
+		}),
+		{
+			ID: "k8s-80403", Title: "a deleted Service continues to answer new connections",
+			Issue: upstream + "/issues/80403", Fix: upstream + "/pull/80942",
+			Affected: "kube-proxy v1.12.5 to v1.15.3 in mode ipvs", Fixed: "v1.15.4 (#80942)", Modes: []string{ipvs},
+			Look: "Lane tcp-new is served between the two steps, although there is no Service. It should be refused.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.14.3/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.15.12/ipvs"},
+			Scenario: "recreate", Set: map[string]string{"away": "60s", "target": "clusterIP", "client": "pod", "trafficPolicy": "Cluster", "lanes": "tcp-new"},
+			Signature: answering{occasions: atSteps("delete the Service"), name: "deletions of the Service", protocol: record.ProtocolNew,
+				least: 30 * time.Second, until: atSteps("create it again")}.search,
+		},
+		withTimeline(Entry{
+			ID: "k8s-141371", Title: "a UDP flow to a deleted Service is still answered",
+			Issue: upstream + "/issues/141371", Affected: "kube-proxy v1.32 and later in modes iptables and nftables", Fixed: notFixed + " in v1.37",
+			Modes: []string{iptables, nftables},
+			Look:  "Lane udp-sticky loses nothing after the deletion, and lane tcp-new loses everything. Both should lose everything.",
+			Bad:   Specimen{Subject: "kube-proxy@v1.37.1/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.31.14/iptables"},
+			Signature: answering{occasions: deleted, name: "deletions of the Service", protocol: record.ProtocolSticky,
+				least: 30 * time.Second, silent: record.ProtocolNew}.search,
+		}),
+	}
+}

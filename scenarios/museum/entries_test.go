@@ -1,0 +1,199 @@
+package museum
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// specimen is a simulated run of an entry: what happens, and what the bug makes of it.
+type specimen struct {
+	id    string
+	setUp func(s *fakeRun)            // steps and pods that no timeline has
+	bug   func(s *fakeRun, shift int) // adds what the bug causes, later by shift (ms)
+	good  func(s *fakeRun)            // adds what a good proxy causes; nil for nothing
+}
+
+// The times of the simulated runs, in ms.
+const (
+	begin = 10_000 // of the scenario, and of a timeline's first step
+	whole = 120_000
+)
+
+// stepAt is the time in a simulated run of the first step of a timeline whose name begins with a prefix.
+func stepAt(t *testing.T, e Entry, prefix string) int {
+	t.Helper()
+	for _, s := range e.Timeline.Steps {
+		if strings.HasPrefix(s.Name(), prefix) {
+			return begin + int(s.At/time.Millisecond)
+		}
+	}
+	t.Fatalf("%s has no step %q", e.ID, prefix)
+	return 0
+}
+
+func simulated(t *testing.T, id string) (Entry, *fakeRun) {
+	t.Helper()
+	e, err := Find(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newRun(e)
+	s.end = ms(whole)
+	if e.Timeline != nil {
+		s.end = ms(begin) + e.Timeline.Length() + 20*time.Second
+		for _, step := range e.Timeline.Steps {
+			if at := begin + int(step.At/time.Millisecond); step.Verb != timeline.End {
+				s.step(step.Name(), step.Node(), at, at+100)
+			}
+		}
+	}
+	return e, s
+}
+
+func exits(at ...int) func(s *fakeRun) {
+	return func(s *fakeRun) {
+		for _, at := range at {
+			s.pod(ms(at), "web-1", "node-1", "exited")
+		}
+	}
+}
+
+// lose adds a loss of new connections on the paths over nodes.
+func lose(s *fakeRun, from, to int, class record.Class, nodes ...string) {
+	for _, node := range nodes {
+		s.losses = append(s.losses, lost(node, from, to, class))
+	}
+}
+
+// flowUntil lets a UDP flow be answered only until a time.
+func flowUntil(at int) func(time.Duration) string {
+	return func(now time.Duration) string {
+		if now < ms(at) {
+			return "web-1"
+		}
+		return ""
+	}
+}
+
+func steadyFlow(s *fakeRun) { s.flow = flowUntil(1_000_000) }
+
+// losesFlow lets the flow be lost from a time to the end.
+func losesFlow(at int) func(s *fakeRun, shift int) {
+	return func(s *fakeRun, shift int) { s.flow = flowUntil(at + shift) }
+}
+
+// answersUntil lets the Service answer new connections only until a time; deleted is when it is deleted.
+func answersUntil(at int) func(s *fakeRun) {
+	return func(s *fakeRun) { lose(s, at, 10*whole, record.ConnectTimeout, "node-1", "node-2") }
+}
+
+func specimens(t *testing.T) []specimen {
+	at := func(id, prefix string) int {
+		e, err := Find(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stepAt(t, e, prefix)
+	}
+	flush := at("k8s-134147", "proxy flush")
+	stale := at("k8s-135266", "object apply")
+	patched := at("k8s-75262", "object patch")
+	removed := at("k8s-141371", "object delete")
+	hangs := at("k8s-71894", "object delete")
+	off := at("k8s-48370", "node off")
+	both := []string{"node-1", "node-2"}
+	policySteps := func(s *fakeRun) {
+		s.step("change externalTrafficPolicy", "", 20_000, 21_000).step("put back externalTrafficPolicy", "", 50_000, 51_000)
+	}
+	toPolicy := func(s *fakeRun, shift int) { lose(s, 20_500+shift, 50_500+shift, record.ConnectTimeout, both...) }
+	restartSteps := func(s *fakeRun) {
+		s.step("restart the proxy of node-1", "node-1", 20_000, 23_000).step("restart the proxy of node-2", "node-2", 60_000, 63_000)
+	}
+	scaleSteps := func(s *fakeRun) { s.step("scale to 0", "", 20_000, 26_000).step("scale to 2", "", 46_000, 48_000) }
+	deleteSteps := func(s *fakeRun) {
+		s.step("delete the Service", "", 20_000, 20_100).step("create it again", "", 80_000, 81_000)
+	}
+	return []specimen{
+		{id: "k8s-134147", bug: func(s *fakeRun, shift int) { lose(s, flush+200+shift, whole, record.Refused, "node-1") },
+			good: func(s *fakeRun) { lose(s, flush+200, flush+30_000, record.Refused, "node-1") }},
+		{id: "k8s-139516", setUp: exits(25_000), bug: func(s *fakeRun, shift int) { lose(s, 25_100+shift, whole, record.ConnectTimeout, both...) }},
+		{id: "k8s-135266", bug: func(s *fakeRun, shift int) { lose(s, stale+200+shift, whole, record.Rejected, both...) }},
+		{id: "k8s-75262", bug: func(s *fakeRun, shift int) { lose(s, patched+200+shift, whole, record.Rejected, "node-1") }},
+		{id: "k8s-48370", bug: losesFlow(off), good: steadyFlow},
+		{id: "k8s-125467", setUp: exits(27_000, 67_000), bug: losesFlow(67_000), good: steadyFlow},
+		{id: "k8s-105657", setUp: scaleSteps, bug: losesFlow(24_000), good: steadyFlow},
+		{id: "k8s-59368", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},
+		{id: "k8s-42473", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},
+		{id: "k8s-71596", setUp: policySteps, bug: toPolicy},
+		{id: "k8s-66062", setUp: policySteps, bug: toPolicy},
+		{id: "k8s-73154", setUp: restartSteps, bug: func(s *fakeRun, shift int) { lose(s, 22_500+shift, 22_900+shift, record.Rejected, "node-1") }},
+		{id: "k8s-75360", setUp: restartSteps, bug: func(s *fakeRun, shift int) { lose(s, 22_500+shift, 23_500+shift, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-81775", setUp: exits(25_000), bug: func(s *fakeRun, shift int) {
+			for at := 26_000; at < 90_000; at += 10_000 {
+				lose(s, at+shift, at+shift+100, record.ConnectTimeout, "node-1")
+			}
+		}},
+		{id: "k8s-71834", setUp: exits(25_000), bug: func(s *fakeRun, shift int) { lose(s, 25_500+shift, 85_000, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-141371", bug: func(s *fakeRun, shift int) { s.flow = flowUntil(1_000_000); answersUntil(removed + 100 + shift)(s) },
+			good: func(s *fakeRun) { s.flow = flowUntil(removed + 1000); answersUntil(removed + 100)(s) }},
+		{id: "k8s-80403", setUp: deleteSteps, bug: func(s *fakeRun, shift int) {
+			if shift > 0 {
+				answersUntil(20_100 + shift)(s)
+			}
+		}, good: answersUntil(20_200)},
+		{id: "k8s-71894", bug: func(s *fakeRun, shift int) { s.long = s.end; s.longLost = ms(hangs + 200 + shift) },
+			good: func(s *fakeRun) { s.long = s.end }},
+	}
+}
+
+// Each signature finds the loss of its bug, no other one, no loss ten seconds later, and nothing in a run without the trigger.
+func TestSignatures(t *testing.T) {
+	for _, c := range specimens(t) {
+		t.Run(c.id, func(t *testing.T) {
+			build := func(cause func(s *fakeRun)) Finding {
+				e, s := simulated(t, c.id)
+				if c.setUp != nil {
+					c.setUp(s)
+				}
+				if cause != nil {
+					cause(s)
+				}
+				return e.Judge(s.record(t))
+			}
+			expect := func(name string, f Finding, want ...Answer) {
+				t.Helper()
+				for _, w := range want {
+					if f.Answer == w {
+						return
+					}
+				}
+				t.Errorf("%s: %s: %q; want %v", name, f.Answer, f.Reasons, want)
+			}
+			expect("the bug", build(func(s *fakeRun) { c.bug(s, 0) }), Seen)
+			expect("a good proxy", build(c.good), NotSeen)
+			expect("ten seconds later", build(func(s *fakeRun) { c.bug(s, 10_000) }), NotSeen, CannotTell)
+			expect("no trigger", build(func(s *fakeRun) {
+				c.bug(s, 0)
+				without(s, record.KindStep)
+				without(s, record.KindPod)
+			}), CannotTell)
+		})
+	}
+}
+
+// Each entry with a timeline or without old tests of its own is simulated.
+func TestEachEntryIsSimulated(t *testing.T) {
+	simulated := map[string]bool{"k8s-102314": true, "k8s-122740": true, "k8s-139628": true, "k8s-71071": true, "k8s-71515": true, "k8s-85643": true, "k8s-92019": true}
+	for _, c := range specimens(t) {
+		simulated[c.id] = true
+	}
+	for _, e := range All() {
+		if !simulated[e.ID] {
+			t.Errorf("no test simulates %s", e.ID)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package museum
+
+import (
+	"time"
+
+	"github.com/hitless/hitless/record"
+)
+
+// graceful are bugs of graceful termination in mode ipvs, and of the proxy's own restarts.
+func graceful() []Entry {
+	restarted := atSteps("restart the proxy of ")
+	restart := map[string]string{"which": "each", "lanes": "tcp-new", "signal": "TERM", "change": "off"}
+	return []Entry{
+		{
+			ID: "k8s-73154", Title: "a starting proxy sets all endpoints to weight 0 until its first sync has ended",
+			Issue: upstream + "/issues/73154", Affected: "kube-proxy v1.12.4 to v1.13.5 in mode ipvs", Fixed: "v1.12.8, v1.13.6, v1.14.1", Modes: []string{ipvs},
+			Look: "Each node refuses connections for a moment when its proxy starts. No node should lose any.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.13.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.13.12/ipvs"},
+			Scenario: "restart", Set: restart,
+			Signature: pattern{occasions: restarted, name: "restarts of a proxy", protocol: record.ProtocolNew, onNode: true, classes: refusing,
+				least: 100 * time.Millisecond}.search,
+		},
+		{
+			ID: "k8s-75360", Title: "a starting proxy removes all rules and writes them a second later",
+			Issue: upstream + "/issues/75360", Fix: upstream + "/pull/76109", Affected: "kube-proxy up to v1.14.0 in mode iptables", Fixed: "v1.14.1 (#76109)",
+			Modes: []string{iptables}, Look: "Each node loses connections for about a second when its proxy starts. No node should lose any.",
+			Bad: Specimen{Subject: "kube-proxy@v1.14.0/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.14.10/iptables"},
+			Scenario: "restart", Set: restart,
+			Signature: pattern{occasions: restarted, name: "restarts of a proxy", protocol: record.ProtocolNew, onNode: true,
+				least: 200 * time.Millisecond}.search,
+		},
+		withTimeline(Entry{
+			ID: "k8s-71834", Title: "with sessionAffinity: ClientIP a client's new connections go to its pod that has ended",
+			Issue: upstream + "/issues/71834", Affected: "kube-proxy v1.12.2 to v1.12.4 in mode ipvs", Fixed: "v1.12.5", Modes: []string{ipvs},
+			Look: "New connections of one client time out from the end of its pod on, although another pod is ready.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.12.4/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
+			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: 50 * time.Second}.search,
+		}),
+		{
+			ID: "k8s-81775", Title: "a client that uses a port again is sent to a pod that has ended",
+			Issue: upstream + "/issues/81775", Affected: "kube-proxy v1.13.0 and v1.13.1 in mode ipvs", Fixed: "v1.13.2", Modes: []string{ipvs},
+			Look: "Some new connections time out for more than a minute after the end of a pod: those whose five-tuple was used before.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.13.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.13.12/ipvs"},
+			Scenario: "rollout", Set: map[string]string{"reuse": "10s", "trafficPolicy": "Cluster", "replicas": "2", "rollouts": "1", "settle": "75s",
+				"shutdownDelay": "5s", "gracePeriod": "10s", "lanes": "tcp-new"},
+			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, classes: []record.Class{record.ConnectTimeout},
+				least: 50 * time.Second, pause: 15 * time.Second}.search,
+		},
+		k8s71515(), k8s92019(), modeSwitch(),
+	}
+}

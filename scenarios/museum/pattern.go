@@ -1,0 +1,196 @@
+package museum
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/record"
+)
+
+// pattern is the loss that a bug causes: which attempts fail, from which occasion on, and for how long. Its method search is a Signature.
+type pattern struct {
+	occasions func(r *Record) []step // times at which the bug can begin to lose attempts
+	name      string                 // what the occasions are, in the plural
+	protocol  string                 // of the lanes that lose attempts; every protocol if empty
+	onNode    bool                   // the path is over the occasion's node
+	within    time.Duration          // the loss begins at most this long after the end of the occasion; effectWithin if 0
+	classes   []record.Class         // of nine tenths of the failed attempts or more; every class if empty
+	least     time.Duration          // shortest loss
+	most      time.Duration          // longest loss; 0 for no limit
+	toEnd     bool                   // the loss lasts to the end of the run
+	until     func(r *Record) []step // occasions at which the loss ends, at most effectWithin after them; nil for any time
+	pause     time.Duration          // losses on one path with at most this time between them are one loss
+	served    string                 // protocol of a lane that is served on the same path in the second half of the loss
+}
+
+// search looks for the loss.
+func (p pattern) search(r *Record) Finding {
+	occasions := p.occasions(r)
+	if f := p.checkObserved(r, occasions); f != nil {
+		return *f
+	}
+	var seen []string
+	var longest time.Duration
+	for _, o := range occasions {
+		for _, l := range p.losses(r) {
+			if !p.begins(l, o) {
+				continue
+			}
+			longest = max(longest, l.to-l.from)
+			if p.matches(r, l) {
+				seen = append(seen, l.describe(r))
+			}
+		}
+	}
+	slices.Sort(seen)
+	if seen = slices.Compact(seen); len(seen) > 0 {
+		return Finding{Seen, seen}
+	}
+	return Finding{NotSeen, []string{fmt.Sprintf("the longest loss that began at one of %d %s lasted %.1f s, or was of another kind", len(occasions), p.name, longest.Seconds())}}
+}
+
+// checkObserved returns why the run cannot show the loss; nil when it can.
+func (p pattern) checkObserved(r *Record, occasions []step) *Finding {
+	cannot := func(format string, args ...any) *Finding { f := cannotTell(format, args...); return &f }
+	if len(occasions) == 0 {
+		return cannot("the run has no %s", p.name)
+	}
+	first, last := occasions[0], occasions[len(occasions)-1]
+	if watched := r.end() - last.end; p.until == nil && watched < p.least {
+		return cannot("the lanes ran for %s after the last of the %s; the bug needs %s", watched, p.name, p.least)
+	}
+	if floor := r.Report.DetectionFloor.Ms; floor == nil || *floor > millis(p.least) {
+		return cannot("the run could not have detected a loss of %s", p.least)
+	}
+	for _, protocol := range []string{p.protocol, p.served} {
+		if protocol != "" && !r.answered(protocol, "", 0, first.begin) {
+			return cannot("no attempt of a lane %s was answered before the %s", protocol, p.name)
+		}
+	}
+	return nil
+}
+
+// lossOnPath is one or more outages on one path of a lane.
+type lossOnPath struct {
+	protocol, node string
+	from, to       time.Duration
+	classes        map[string]int
+}
+
+// losses returns the losses of the pattern's lanes, joined over pauses.
+func (p pattern) losses(r *Record) (found []lossOnPath) {
+	for _, l := range r.Report.Lanes {
+		if p.protocol != "" && l.Protocol != p.protocol {
+			continue
+		}
+		open := map[string]int{}
+		for _, o := range l.Outages {
+			i, known := open[o.Node]
+			if !known || fromSeconds(o.From)-found[i].to > p.pause {
+				i = len(found)
+				open[o.Node] = i
+				found = append(found, lossOnPath{l.Protocol, o.Node, fromSeconds(o.From), fromSeconds(o.To), map[string]int{}})
+			}
+			found[i].add(o)
+		}
+	}
+	return found
+}
+
+func (l *lossOnPath) add(o analysis.OutageReport) {
+	l.to = fromSeconds(o.To)
+	for class, n := range o.Classes {
+		l.classes[class] += n
+	}
+}
+
+// begins reports whether a loss begins at an occasion.
+func (p pattern) begins(l lossOnPath, o step) bool {
+	within := p.within
+	if within == 0 {
+		within = effectWithin
+	}
+	return l.from >= o.begin && l.from <= o.end+within && (!p.onNode || l.node == o.node)
+}
+
+func (p pattern) matches(r *Record, l lossOnPath) bool {
+	length := l.to - l.from
+	switch {
+	case length < p.least || p.most > 0 && length > p.most:
+	case p.toEnd && l.to < r.end()-endWithin:
+	case p.until != nil && !slices.ContainsFunc(p.until(r), func(s step) bool { return l.to >= s.begin-endWithin && l.to <= s.end+effectWithin }):
+	case !p.ofClasses(l):
+	case p.served != "" && !r.servedMeanwhile(p.served, l):
+	default:
+		return true
+	}
+	return false
+}
+
+// ofClasses reports whether nine tenths of the failed attempts have one of the pattern's classes.
+func (p pattern) ofClasses(l lossOnPath) bool {
+	all, ours := 0, 0
+	for class, n := range l.classes {
+		all += n
+		if len(p.classes) == 0 || slices.ContainsFunc(p.classes, func(c record.Class) bool { return c.String() == class }) {
+			ours += n
+		}
+	}
+	return 10*ours >= 9*all
+}
+
+// servedMeanwhile reports whether a protocol's lane got answers and lost nothing on the same path in the second half of a loss.
+func (r *Record) servedMeanwhile(protocol string, l lossOnPath) bool {
+	half := l.from + (l.to-l.from)/2
+	for _, lane := range r.Report.Lanes {
+		for _, o := range lane.Outages {
+			if lane.Protocol == protocol && o.Node == l.node && fromSeconds(o.To) >= half && fromSeconds(o.From) <= l.to {
+				return false
+			}
+		}
+	}
+	return r.answered(protocol, l.node, half, l.to)
+}
+
+func (l lossOnPath) describe(r *Record) string {
+	over, end := "", ""
+	if l.node != "" {
+		over = " over " + l.node
+	}
+	if l.to >= r.end()-endWithin {
+		end = ", to the end of the run"
+	}
+	return fmt.Sprintf("%s lost attempts%s from %.1f s on, for %.1f s%s (%s)", l.protocol, over, l.from.Seconds(), (l.to - l.from).Seconds(), end, countsOf(l.classes))
+}
+
+// countsOf lists the counts of classes.
+func countsOf(classes map[string]int) string {
+	var words []string
+	for class, n := range classes {
+		words = append(words, fmt.Sprintf("%s %d", class, n))
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+// atSteps returns the occasions that are the steps whose name begins with a prefix.
+func atSteps(prefix string) func(r *Record) []step {
+	return func(r *Record) []step { return r.steps(prefix) }
+}
+
+// atExits returns the occasions that are the ends of pods of the measured workload in the scenario.
+func atExits(r *Record) (found []step) {
+	scenario := r.phase("scenario")
+	for _, e := range r.Events {
+		if b, is := e.Body.(record.Pod); is && b.State == "exited" && e.At > scenario && strings.HasPrefix(b.Pod, "web-") {
+			found = append(found, step{"the end of " + b.Pod, b.Node, e.At, e.At})
+		}
+	}
+	return found
+}
+
+// refusing are the classes of attempts that were refused by an ICMP error or a RST.
+var refusing = []record.Class{record.Rejected, record.Refused}

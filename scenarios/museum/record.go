@@ -1,0 +1,113 @@
+package museum
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/record"
+)
+
+// Record is a run's record as signatures use it.
+type Record struct {
+	Report  *analysis.Report
+	Events  []record.Event  // sorted by time
+	Answers []Answers       // of the measured lanes, sorted by lane and time
+	Open    map[string]bool // pods with an open connection that got a reply before the scenario
+	Moves   []Move          // of the flow of a udp-sticky lane
+	Flow    Answered        // of the same flow
+}
+
+// Answers are consecutive answered attempts of one lane, on one path, by one pod.
+type Answers struct {
+	Protocol    string // of the lane
+	Node        string // path
+	Pod         string
+	First, Last time.Duration // when the first and the last of these attempts started
+	Count       int
+}
+
+// Move is a change of the pod that answers a flow.
+type Move struct {
+	At       time.Duration // when the datagram was sent
+	From, To string        // pods
+}
+
+// Answered holds when the first and the last answered datagrams were sent. Both are 0 when none was answered.
+type Answered struct{ First, Last time.Duration }
+
+// Open reads the record of a run.
+func Open(h *record.History) (*Record, error) {
+	a, err := analysis.New(h)
+	if err != nil {
+		return nil, analysis.Unreadable(h, err)
+	}
+	r := &Record{Report: a.Report(), Events: a.Events, Open: map[string]bool{}}
+	scenario := r.phase("scenario")
+	for _, l := range a.Lanes {
+		if !l.Control {
+			r.readLane(a, l, scenario)
+		}
+	}
+	return r, nil
+}
+
+// readLane sets Answers, Open, Moves and Flow from the attempts of a lane.
+func (r *Record) readLane(a *analysis.Analysis, l *analysis.Lane, scenario time.Duration) {
+	last := map[Answers]int{} // index of the newest entry of a path and pod
+	pod := ""
+	for i := range l.Records {
+		s := &l.Records[i]
+		if s.Class != record.OK || s.Backend == 0 {
+			continue
+		}
+		at, by := s.Start(), a.Backends[s.Backend].Name
+		r.addAnswer(last, Answers{Protocol: l.Protocol, Node: a.Nodes[s.Node], Pod: by}, at, int(s.N))
+		switch l.Protocol {
+		case record.ProtocolLong:
+			r.Open[by] = r.Open[by] || at < scenario
+		case record.ProtocolSticky:
+			if pod != "" && by != pod {
+				r.Moves = append(r.Moves, Move{at, pod, by})
+			}
+			if pod = by; r.Flow.First == 0 {
+				r.Flow.First = at
+			}
+			r.Flow.Last = at
+		}
+	}
+}
+
+// silence is the least time without an answer that ends an entry of Answers.
+const silence = 2 * time.Second
+
+// addAnswer adds answered attempts to the newest entry of their path and pod, or begins another.
+func (r *Record) addAnswer(last map[Answers]int, key Answers, at time.Duration, n int) {
+	i, known := last[key]
+	if !known || at-r.Answers[i].Last > silence {
+		i = len(r.Answers)
+		last[key] = i
+		fresh := key
+		fresh.First = at
+		r.Answers = append(r.Answers, fresh)
+	}
+	r.Answers[i].Last = at
+	r.Answers[i].Count += n
+}
+
+// phase returns when a phase of the run began; the end of the run if it did not.
+func (r *Record) phase(name string) time.Duration {
+	for _, e := range r.Events {
+		if e.Kind() == record.KindPhase && e.Object == name {
+			return e.At
+		}
+	}
+	return fromSeconds(r.Report.Run.Duration)
+}
+
+// answered reports whether a protocol's lanes got an answer between two times, on the path over a node; on any path if it is empty.
+func (r *Record) answered(protocol, node string, from, to time.Duration) bool {
+	return slices.ContainsFunc(r.Answers, func(a Answers) bool {
+		return a.Protocol == protocol && (node == "" || a.Node == node) && a.First <= to && a.Last >= from
+	})
+}

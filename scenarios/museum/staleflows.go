@@ -1,0 +1,59 @@
+package museum
+
+import (
+	"maps"
+
+	"github.com/hitless/hitless/record"
+)
+
+// staleFlows are bugs of connection tracking: a UDP flow goes to a pod that is gone, although new connections are served.
+func staleFlows() []Entry {
+	const look = "Lane udp-sticky loses datagrams to the end of the run, and lane tcp-new is served on the same path."
+	lost := func(occasions func(*Record) []step, name string) func(*Record) Finding {
+		return pattern{occasions: occasions, name: name, protocol: record.ProtocolSticky, least: minLasting, toEnd: true,
+			served: record.ProtocolNew}.search
+	}
+	rollout := map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "2", "rollouts": "1", "settle": "75s",
+		"shutdownDelay": "5s", "gracePeriod": "10s"}
+	byNodePort := maps.Clone(rollout)
+	byNodePort["target"] = "nodePort"
+	return []Entry{
+		withTimeline(Entry{
+			ID: "k8s-48370", Title: "a UDP flow that began before the proxy had written its rules is lost as long as it sends",
+			Issue: upstream + "/issues/48370", Fix: upstream + "/pull/98305",
+			Affected: "kube-proxy up to v1.20.4 in mode iptables, by NodePort", Fixed: "v1.20.5 (#98305)", Modes: []string{iptables}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.20.4/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.20.15/iptables"},
+			Signature: lost(atSteps("node off "), "power losses of a node"),
+		}),
+		withTimeline(Entry{
+			ID: "k8s-125467", Title: "a UDP flow stays with a pod that was unready before it ended",
+			Issue: upstream + "/issues/125467", Fix: upstream + "/pull/127780",
+			Affected: "kube-proxy v1.29.0 to v1.31.1 in modes iptables and nftables", Fixed: "v1.31.2 (#127780)", Modes: []string{iptables, nftables}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.31.0/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.31.14/iptables"},
+			Signature: lost(atExits, "ends of pods"),
+		}),
+		{
+			ID: "k8s-105657", Title: "a UDP flow stays lost after a Service was scaled to zero and back",
+			Issue: upstream + "/issues/105657", Fix: upstream + "/pull/106163",
+			Affected: "kube-proxy up to v1.22.3 in mode iptables", Fixed: "v1.22.4 (#106163)", Modes: []string{iptables}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.22.3/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.22.17/iptables"},
+			Scenario: "scale", Set: map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "settle": "75s"},
+			Signature: lost(atSteps("scale to 0"), "steps that scale to zero"),
+		},
+		{
+			ID: "k8s-59368", Title: "a UDP flow to the load balancer's address stays with a pod that a rollout has ended",
+			Issue: upstream + "/issues/59368", Affected: "kube-proxy up to v1.12 in mode iptables", Fixed: "v1.13.0 (#71573)", Fix: upstream + "/pull/71573",
+			Modes: []string{iptables}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.12.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.13.12/iptables"},
+			Scenario: "rollout", Set: rollout, Signature: lost(atExits, "ends of pods"),
+		},
+		{
+			ID: "k8s-42473", Title: "a UDP flow to a NodePort stays with a pod that a rollout has ended",
+			Issue: upstream + "/issues/42473", Affected: "kube-proxy up to v1.13 in mode iptables", Fixed: "v1.14.0 (#71573)", Fix: upstream + "/pull/71573",
+			Modes: []string{iptables}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.13.12/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.14.10/iptables"},
+			Scenario: "rollout", Set: byNodePort, Signature: lost(atExits, "ends of pods"),
+		},
+		k8s122740(), k8s139628(),
+	}
+}

@@ -1,0 +1,34 @@
+package museum
+
+import "github.com/hitless/hitless/record"
+
+// stalledSyncs are bugs after which a proxy no longer follows the Service, or follows the wrong endpoint.
+func stalledSyncs() []Entry {
+	return []Entry{
+		withTimeline(Entry{
+			ID: "k8s-134147", Title: "an emptied IPVS table is not repaired: the node refuses all connections",
+			Issue: upstream + "/issues/134147", Fix: upstream + "/pull/135631",
+			Affected: "kube-proxy v1.34.0 to v1.34.3 and v1.35.0 in mode ipvs", Fixed: "v1.34.4, v1.35.1 (#135631)", Modes: []string{ipvs},
+			Look: "The node whose table was emptied refuses connections to the end of the run. With the fix the periodic sync repairs it within 30 s.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.34.3/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.34.4/ipvs"},
+			Signature: pattern{occasions: atSteps("proxy flush "), name: "flushes", protocol: record.ProtocolNew, onNode: true, classes: refusing,
+				least: minLasting, toEnd: true}.search,
+		}),
+		withTimeline(Entry{
+			ID: "k8s-139516", Title: "a Service with long names stops all updates: each later rollout is lost",
+			Issue: upstream + "/issues/139516", Affected: "kube-proxy v1.36.3 in mode nftables", Fixed: "v1.37", Modes: []string{nftables},
+			Look: "All nodes lose connections from the end of the old pod to the end of the run. The proxy's log has the refused transaction.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.36.3/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
+			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: minLasting, toEnd: true}.search,
+		}),
+		withTimeline(Entry{
+			ID: "k8s-135266", Title: "a stale endpoint with the address of a ready pod hides the pod",
+			Issue: upstream + "/issues/135266", Fix: upstream + "/pull/135593", Affected: "kube-proxy up to v1.35", Fixed: "v1.36.0 (#135593)",
+			Look: "Nodes refuse connections while the stale EndpointSlice exists, although the pod is ready.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.35.4/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.36.0/iptables"},
+			Signature: pattern{occasions: atSteps("object apply EndpointSlice/default/web-old"), name: "stale EndpointSlices", protocol: record.ProtocolNew,
+				classes: refusing, least: minLasting, toEnd: true}.search,
+		}),
+		k8s71071(),
+	}
+}
