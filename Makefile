@@ -2,7 +2,7 @@
 GO ?= go
 LDFLAGS := -s -w
 
-.PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs kill-score nightly nightly-soak lint clean packages
+.PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum kill-score nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -88,6 +88,10 @@ upgrades: packages build ## upgrade kube-proxy in place and back, in each mode, 
 
 verify-runs: packages build ## verify runs of many scenarios with their packets, for docs/results/verified.md (an hour); committed runs are not run again; SUBSET=fault,scale
 	@hack/verify.sh
+
+museum: packages build ## run each bug of the museum against a version with it and one without, on SEEDS=4 seeds, for docs/results/museum.md (four hours after the builds); committed answers are not run again; SUBSET=k8s-134147
+	$(GO) run ./hack/museum
+	$(GO) run ./hack/docs
 
 kill-score: packages build ## run the conformance suite against proxies with one defect each for docs/results/kill-score.md (three hours); continues; fails when one survives; SUBSET=ignore-udp,flush
 	@hack/kill-score.sh

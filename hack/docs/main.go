@@ -46,6 +46,8 @@ var parts = []part{
 	{"docs/results/disruptions.md", "disruptions", tableOf("disruptions/*.json", compare.WriteRuns)},
 	{"docs/results/kube-proxy-versions.md", "minors", tableOf("minors/*.json", compare.WriteRuns)},
 	{"docs/results/upgrades.md", "upgrades", upgradesTable},
+	{"docs/museum.md", "museum", museumList},
+	{"docs/results/museum.md", "museum-results", museumTable},
 	{"docs/results/verified.md", "verified", verifiedTable},
 	{"docs/results/zero-loss.md", "zero-loss", tableOf("zero-loss/*.json", compare.WriteResults)},
 	{"docs/results/suites.md", "suites", suitesTable},

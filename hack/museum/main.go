@@ -205,8 +205,7 @@ func draw(ctx context.Context, id, dir string) error {
 // file has the answers of one bug; it is docs/results/museum/ID.json.
 type file struct {
 	path string
-	Bad  []run.BugResult `json:"bad"`
-	Good []run.BugResult `json:"good"`
+	run.BugAnswers
 }
 
 func open(id string) (*file, error) {
@@ -256,19 +255,11 @@ func (f *file) add(t task, b run.BugResult) error {
 
 // wrong tells which answers are not the expected ones: a bug is seen on all seeds but one, and on no seed of the other subject.
 func (f *file) wrong(e museum.Entry, seeds int) (wrong []string) {
-	count := func(all []run.BugResult, a museum.Answer) (n int) {
-		for _, b := range all {
-			if b.Answer == a && b.Seed <= int64(seeds) {
-				n++
-			}
-		}
-		return n
-	}
 	first := len(f.Bad) > 0 && f.Bad[0].Seed == 1 && f.Bad[0].Answer == museum.Seen
-	if seen := count(f.Bad, museum.Seen); !first || seen < max(1, seeds-1) || seen+count(f.Bad, museum.NotSeen) < seeds {
+	if seen := run.Count(f.Bad, museum.Seen); !first || seen < max(1, seeds-1) || seen+run.Count(f.Bad, museum.NotSeen) < seeds {
 		wrong = append(wrong, fmt.Sprintf("%s: seen in %s on %d of %d seeds", e.ID, e.Bad.Subject, seen, seeds))
 	}
-	if not := count(f.Good, museum.NotSeen); not < seeds {
+	if not := run.Count(f.Good, museum.NotSeen); not < seeds {
 		wrong = append(wrong, fmt.Sprintf("%s: not seen in %s on %d of %d seeds", e.ID, e.Good.Subject, not, seeds))
 	}
 	return wrong

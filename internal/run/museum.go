@@ -31,6 +31,22 @@ type BugResult struct {
 	Folder        string `json:"-"`
 }
 
+// BugAnswers are the answers of the two specimens of a bug on several seeds, as docs/results/museum/ID.json has them.
+type BugAnswers struct {
+	Bad  []BugResult `json:"bad"`
+	Good []BugResult `json:"good"`
+}
+
+// Count returns how many results have an answer.
+func Count(results []BugResult, answer museum.Answer) (n int) {
+	for _, b := range results {
+		if b.Answer == answer {
+			n++
+		}
+	}
+	return n
+}
+
 // Museum runs an entry's trigger and searches the record for the entry's signature. An invalid run gives CannotTell, and a subject in a
 // mode that cannot have the bug DoesNotApply, without a run.
 func Museum(ctx context.Context, o Options, e museum.Entry) (BugResult, error) {

@@ -3,6 +3,8 @@ package museum
 import (
 	"fmt"
 	"time"
+
+	"github.com/hitless/hitless/record"
 )
 
 // answering is a bug that gives answers where none may come. Its method search is a Signature.
@@ -45,4 +47,48 @@ func (a answering) search(r *Record) Finding {
 		}
 	}
 	return Finding{NotSeen, []string{fmt.Sprintf("lane %s had no answer %s after %q", a.protocol, a.least, first.name)}}
+}
+
+// unreadyAnswers searches for a pod that answers new connections while it is unready, later than effectWithin after the change.
+func unreadyAnswers(r *Record) Finding {
+	const least = 10 * time.Second
+	unready := r.unready()
+	if len(unready) == 0 {
+		return cannotTell("no pod was unready in the scenario")
+	}
+	watched := time.Duration(0)
+	for _, u := range unready {
+		watched = max(watched, u.end-u.begin-effectWithin)
+		for _, a := range r.Answers {
+			from, to := max(a.First, u.begin+effectWithin), min(a.Last, u.end)
+			if a.Protocol == record.ProtocolNew && a.Pod == u.name && to-from >= least {
+				return Finding{Seen, []string{fmt.Sprintf("%s answered new connections from %.1f s to %.1f s, although it was unready since %.1f s",
+					a.Pod, from.Seconds(), to.Seconds(), u.begin.Seconds())}}
+			}
+		}
+	}
+	if watched < least {
+		return cannotTell("no pod was unready for %s", effectWithin+least)
+	}
+	return Finding{NotSeen, []string{fmt.Sprintf("no pod answered new connections while it was unready; %d were", len(unready))}}
+}
+
+// unready returns the times in the scenario in which a pod was unready; the name is the pod's.
+func (r *Record) unready() (found []step) {
+	scenario, open := r.phase("scenario"), map[string]int{}
+	for _, e := range r.Events {
+		b, is := e.Body.(record.Pod)
+		if !is || e.At < scenario {
+			continue
+		}
+		if i, was := open[b.Pod]; was {
+			found[i].end = e.At
+			delete(open, b.Pod)
+		}
+		if b.State == "unready" {
+			open[b.Pod] = len(found)
+			found = append(found, step{b.Pod, b.Node, e.At, r.end()})
+		}
+	}
+	return found
 }

@@ -105,6 +105,10 @@ func specimens(t *testing.T) []specimen {
 	removed := at("k8s-141371", "object delete")
 	hangs := at("k8s-71894", "object delete")
 	off := at("k8s-48370", "node off")
+	localNode := at("k8s-65387", "object patch")
+	ranges := at("k8s-122614", "object patch")
+	hijacked := at("k8s-75290", "object apply")
+	retargeted := at("k8s-130542", "object patch")
 	both := []string{"node-1", "node-2"}
 	policySteps := func(s *fakeRun) {
 		s.step("change externalTrafficPolicy", "", 20_000, 21_000).step("put back externalTrafficPolicy", "", 50_000, 51_000)
@@ -145,6 +149,39 @@ func specimens(t *testing.T) []specimen {
 				answersUntil(20_100 + shift)(s)
 			}
 		}, good: answersUntil(20_200)},
+		{id: "k8s-96251", setUp: exits(30_000), bug: losesFlow(30_000), good: steadyFlow},
+		{id: "k8s-76664", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},
+		{id: "k8s-78993", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},
+		{id: "k8s-71514", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},
+		{id: "k8s-65387", bug: func(s *fakeRun, shift int) { lose(s, localNode+200+shift, whole, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-122614", bug: func(s *fakeRun, shift int) {
+			if shift > 0 {
+				answersUntil(ranges + shift)(s)
+			}
+		}, good: answersUntil(ranges + 200)},
+		{id: "k8s-116470", setUp: func(s *fakeRun) { s.step("take the power from node-1", "node-1", 20_000, 32_000) },
+			bug: func(s *fakeRun, shift int) { lose(s, 20_100+shift*2, 32_000+shift*2, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-50977", setUp: func(s *fakeRun) { s.step("evict the pods of node-1", "node-1", 20_000, 21_000) },
+			bug: func(s *fakeRun, shift int) { lose(s, 20_100+shift, 32_000+shift, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-57841", setUp: func(s *fakeRun) { s.step("flap 1 of web-1", "node-1", 20_000, 25_000) },
+			bug: func(s *fakeRun, shift int) { s.long = s.end; s.longLost = ms(21_000 + shift) }, good: func(s *fakeRun) { s.long = s.end }},
+		{id: "k8s-117205", setUp: func(s *fakeRun) { s.step("flap 1 of web-1", "node-1", 20_000, 25_000) },
+			bug: func(s *fakeRun, shift int) {
+				s.long, s.longLost, s.longClass = s.end, ms(25_000+shift), record.Reset
+			}, good: func(s *fakeRun) { s.long = s.end }},
+		{id: "k8s-75290", bug: func(s *fakeRun, shift int) { lose(s, hijacked+200+shift, whole, record.ConnectTimeout, "node-1") }},
+		{id: "rke2-10469", setUp: func(s *fakeRun) { s.step("reload the firewall of node-1", "node-1", 20_000, 20_500) },
+			bug: func(s *fakeRun, shift int) { lose(s, 20_400+shift, whole, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-106030", setUp: func(s *fakeRun) {
+			s.pod(ms(20_000), "web-1", "node-1", "unready")
+			s.pod(ms(50_000), "web-1", "node-1", "ready")
+		}, bug: func(s *fakeRun, shift int) { s.otherPod = [2]time.Duration{0, ms(max(0, shift)) * 4} }, good: func(s *fakeRun) {
+			s.otherPod = [2]time.Duration{ms(20_100), ms(50_000)}
+		}},
+		{id: "k8s-130542", bug: func(s *fakeRun, shift int) {
+			steadyFlow(s)
+			s.freshUntil = ms(retargeted + 100 + shift)
+		}, good: func(s *fakeRun) { s.flow = flowUntil(retargeted + 200); s.freshUntil = ms(retargeted + 100) }},
 		{id: "k8s-71894", bug: func(s *fakeRun, shift int) { s.long = s.end; s.longLost = ms(hangs + 200 + shift) },
 			good: func(s *fakeRun) { s.long = s.end }},
 	}

@@ -13,15 +13,18 @@ import (
 
 // fakeRun is a simulated run of the Service web behind the load balancer passthrough, with 50 attempts per second.
 type fakeRun struct {
-	scenario string
-	params   map[string]string
-	events   []record.Event
-	losses   []loss
-	noProof  bool
-	end      time.Duration // 90 s when 0
-	onePod   bool          // all open connections go to the pod web-1
-	long     time.Duration // end of lane tcp-long; 0 without that lane
-	longLost time.Duration // from when on its attempts get no reply; 0 for never
+	scenario   string
+	params     map[string]string
+	events     []record.Event
+	losses     []loss
+	noProof    bool
+	end        time.Duration    // 90 s when 0
+	onePod     bool             // all open connections go to the pod web-1
+	long       time.Duration    // end of lane tcp-long; 0 without that lane
+	longLost   time.Duration    // from when on its attempts get no reply; 0 for never
+	longClass  record.Class     // of those attempts; reply-timeout when 0
+	otherPod   [2]time.Duration // from when until when web-2 answers new connections in the place of web-1
+	freshUntil time.Duration    // end of the answers of lane udp-fresh; 0 without that lane
 	// flow returns the pod that answers the UDP flow at a time, empty for none; nil without a UDP flow.
 	flow func(at time.Duration) string
 	// flowClass returns the class of an unanswered datagram; nil means reply-timeout.
@@ -88,6 +91,10 @@ func (s *fakeRun) record(t *testing.T) *Record {
 		s.event(time.Second, "", "udp-sticky", record.Lane{ID: 3, Name: "udp-sticky", Service: "web", Target: webAddress.String(), Protocol: "udp-sticky",
 			Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second})
 	}
+	if s.freshUntil > 0 {
+		s.event(time.Second, "", "udp-fresh", record.Lane{ID: 4, Name: "udp-fresh", Service: "web", Target: webAddress.String(), Protocol: "udp-fresh",
+			Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second})
+	}
 	s.balance(500*time.Millisecond, "canary", canaryAddress, "node-9")
 	if !s.noProof {
 		from, to := 3*time.Second, 3100*time.Millisecond
@@ -114,14 +121,18 @@ func (s *fakeRun) write(t *testing.T) *Record {
 		if at >= s.end {
 			break
 		}
-		w.Attempt(s.attempt(0, uint64(seq), at, webAddress))
+		plain := s.attempt(0, uint64(seq), at, webAddress)
+		if at >= s.otherPod[0] && at < s.otherPod[1] && plain.Class == record.OK {
+			plain.Backend = "web-2"
+		}
+		w.Attempt(plain)
 		if at < s.long {
 			a := s.attempt(2, uint64(seq), at, webAddress)
 			if seq%2 == 1 && !s.onePod {
 				a.Backend = "web-2"
 			}
 			if s.longLost > 0 && at >= s.longLost {
-				a.Class, a.Backend = record.ReplyTimeout, ""
+				a.Class, a.Backend = cmp.Or(s.longClass, record.ReplyTimeout), ""
 			}
 			w.Attempt(a)
 		}
@@ -133,6 +144,14 @@ func (s *fakeRun) write(t *testing.T) *Record {
 				if a.Class = record.ReplyTimeout; s.flowClass != nil {
 					a.Class = s.flowClass(at)
 				}
+			}
+			w.Attempt(a)
+		}
+		if s.freshUntil > 0 {
+			a := s.attempt(4, uint64(seq), at, webAddress)
+			a.Class, a.Connect, a.Backend = record.OK, 0, "web-1"
+			if at >= s.freshUntil {
+				a.Class, a.Backend = record.ReplyTimeout, ""
 			}
 			w.Attempt(a)
 		}

@@ -46,6 +46,32 @@ func graceful() []Entry {
 			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, classes: []record.Class{record.ConnectTimeout},
 				least: 50 * time.Second, pause: 15 * time.Second}.search,
 		},
+		{
+			ID: "k8s-57841", Title: "an endpoint that becomes unready is deleted at once: its open connections hang",
+			Issue: upstream + "/issues/57841", Affected: "kube-proxy up to v1.12.1 in mode ipvs", Fixed: "v1.12.2 (graceful termination)", Modes: []string{ipvs},
+			Look: "Lane tcp-long gets no replies on the connections to a pod that is unready and alive, and lane tcp-new loses nothing.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.12.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
+			Scenario: "flap", Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "2", "openConnections": "8", "watch": "10s", "lanes": "tcp-new"},
+			Signature: pattern{occasions: atSteps("flap "), name: "flaps", protocol: record.ProtocolLong, within: effectWithin, least: 2 * time.Second,
+				served: record.ProtocolNew}.search,
+		},
+		{
+			ID: "k8s-117205", Title: "a pod that becomes ready again is deleted and added: its open connections are reset",
+			Issue: upstream + "/issues/117205", Affected: "kube-proxy with --ipvs-min-sync-period=0s in mode ipvs; seen up to v1.37.1", Fixed: notFixed, Modes: []string{ipvs},
+			Look: "Lane tcp-long gets resets when the pod becomes ready again. No other lane loses anything.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/ipvs?ipvs-min-sync-period=0s"}, Good: Specimen{Subject: "bundled"},
+			Scenario: "flap", Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "2", "askEvery": "4ms", "openConnections": "4", "watch": "10s", "lanes": "tcp-new"},
+			Signature: pattern{occasions: atSteps("flap "), name: "flaps", protocol: record.ProtocolLong, classes: []record.Class{record.Reset, record.Refused},
+				served: record.ProtocolNew}.search,
+		},
+		withTimeline(Entry{
+			ID: "k8s-106030", Title: "with sessionAffinity: ClientIP a client's new connections go to its pod that is unready",
+			Issue: upstream + "/issues/106030", Fix: upstream + "/pull/106373", Affected: "kube-proxy up to v1.22.3 in mode iptables", Fixed: "v1.22.4 (#106373)",
+			Modes: []string{iptables},
+			Look:  "A pod answers lane tcp-new while it is unready and another pod is ready. Nothing is lost.",
+			Bad:   Specimen{Subject: "kube-proxy@v1.22.3/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.22.17/iptables"},
+			Signature: unreadyAnswers,
+		}),
 		k8s71515(), k8s92019(), modeSwitch(),
 	}
 }

@@ -2,6 +2,7 @@ package museum
 
 import (
 	"maps"
+	"time"
 
 	"github.com/hitless/hitless/record"
 )
@@ -54,6 +55,40 @@ func staleFlows() []Entry {
 			Bad: Specimen{Subject: "kube-proxy@v1.13.12/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.14.10/iptables"},
 			Scenario: "rollout", Set: byNodePort, Signature: lost(atExits, "ends of pods"),
 		},
+		withTimeline(Entry{
+			ID: "k8s-96251", Title: "a UDP flow to the cluster IP of a Service that also has a NodePort stays with a pod that a rollout has ended",
+			Fix: upstream + "/pull/96251", Affected: "kube-proxy v1.14 to v1.19 in mode iptables", Fixed: "v1.20.0 (#96251)", Modes: []string{iptables}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.19.16/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.20.15/iptables"},
+			Signature: lost(atExits, "ends of pods"),
+		}),
+		{
+			ID: "k8s-76664", Title: "in mode ipvs a UDP flow stays with a pod that has ended as long as it sends",
+			Issue: upstream + "/issues/76664", Affected: "kube-proxy v1.12.4 to v1.14.2 in mode ipvs", Fixed: "v1.14.3 for clients that pause", Modes: []string{ipvs}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.14.0/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.14.10/ipvs"},
+			Scenario: "rollout", Set: rollout, Signature: lost(atExits, "ends of pods"),
+		},
+		{
+			ID: "k8s-78993", Title: "the fix of k8s-76664 compares UDP with udp, and fixes nothing",
+			Fix: upstream + "/pull/78999", Issue: upstream + "/issues/78993", Affected: "kube-proxy v1.14.3 in mode ipvs", Fixed: "v1.14.4 (#78999)", Modes: []string{ipvs}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.14.3/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.14.10/ipvs"},
+			Scenario: "rollout", Set: rollout, Signature: lost(atExits, "ends of pods"),
+		},
+		{
+			ID: "k8s-71514", Title: "in mode ipvs a UDP flow is lost for minutes after its pod was deleted",
+			Issue: upstream + "/issues/71514", Fix: upstream + "/pull/71515", Affected: "kube-proxy v1.12.2 and v1.12.3 in mode ipvs", Fixed: "v1.12.10", Modes: []string{ipvs},
+			Look: "Lane udp-sticky loses datagrams for a minute or more after the end of its pod, and lane tcp-new is served on the same path.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.12.2/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
+			Scenario: "rollout", Set: rollout,
+			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolSticky, least: 55 * time.Second, served: record.ProtocolNew}.search,
+		},
+		withTimeline(Entry{
+			ID: "k8s-130542", Title: "a UDP flow stays at the old target port of a Service whose target port was changed",
+			Issue: upstream + "/issues/130542", Affected: "kube-proxy v1.32 and v1.33 in modes iptables and nftables", Fixed: "v1.34.0", Modes: []string{iptables, nftables},
+			Look: "Lane udp-sticky is answered after the change, and lane udp-fresh is not. Both should get no answer, because no pod listens on the new port.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.33.6/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.34.4/iptables"},
+			Signature: answering{occasions: atSteps("object patch Service/default/web"), name: "changes of the target port", protocol: record.ProtocolSticky,
+				least: 30 * time.Second, silent: record.ProtocolFresh}.search,
+		}),
 		k8s122740(), k8s139628(),
 	}
 }

@@ -1,6 +1,10 @@
 package museum
 
-import "github.com/hitless/hitless/record"
+import (
+	"time"
+
+	"github.com/hitless/hitless/record"
+)
 
 // stalledSyncs are bugs after which a proxy no longer follows the Service, or follows the wrong endpoint.
 func stalledSyncs() []Entry {
@@ -29,6 +33,23 @@ func stalledSyncs() []Entry {
 			Signature: pattern{occasions: atSteps("object apply EndpointSlice/default/web-old"), name: "stale EndpointSlices", protocol: record.ProtocolNew,
 				classes: refusing, least: minLasting, toEnd: true}.search,
 		}),
+		withTimeline(Entry{
+			ID: "k8s-75290", Title: "a Service with another node's address as its external IP cuts that node off",
+			Issue: upstream + "/issues/75290", Affected: "kube-proxy in mode ipvs; seen up to v1.37.1", Fixed: notFixed, Modes: []string{ipvs},
+			Look: "From the creation of the Service on the path over node-1 loses connections to the pod of node-2.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
+			Signature: pattern{occasions: atSteps("object apply Service/default/hijack"), name: "Services with a node's address", protocol: record.ProtocolNew,
+				least: 45 * time.Second, pause: 2 * time.Second}.search,
+		}),
+		{
+			ID: "rke2-10469", Title: "a firewall that reloads its rules deletes the proxy's, and the proxy does not write them again",
+			Issue: "https://github.com/rancher/rke2/issues/10469", Affected: "kube-proxy in mode nftables; seen up to v1.37.1", Fixed: notFixed, Modes: []string{nftables},
+			Look: "The node whose firewall was reloaded loses connections to the end of the run.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/iptables"},
+			Scenario: "interference", Set: map[string]string{"what": "reload", "lasts": "75s", "lanes": "tcp-new"},
+			Signature: pattern{occasions: atSteps("reload the firewall of "), name: "reloads", protocol: record.ProtocolNew, onNode: true,
+				least: minLasting, toEnd: true}.search,
+		},
 		k8s71071(),
 	}
 }

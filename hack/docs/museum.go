@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/scenarios/museum"
+)
+
+// museumDir has the answers of each bug that `make museum` has run.
+const museumDir = "docs/results/museum"
+
+// museumList is the table of all bugs, and a section for each with its facts, timeline and picture.
+func museumList(string) (string, error) {
+	var text strings.Builder
+	text.WriteString("| bug | modes | affected | what happens |\n|---|---|---|---|\n")
+	for _, e := range museum.All() {
+		fmt.Fprintf(&text, "| [%s](#%s) | %s | %s | %s |\n", e.ID, e.ID, e.ModeText(), e.Affected, e.Title)
+	}
+	for _, e := range museum.All() {
+		fmt.Fprintf(&text, "\n### %s\n\n%s.\n\n", e.ID, strings.ToUpper(e.Title[:1])+e.Title[1:])
+		for _, f := range e.Facts() {
+			value := f.Text
+			switch {
+			case strings.HasPrefix(value, "https://"):
+				value = "<" + value + ">"
+			case f.Name == "see it" || strings.HasPrefix(value, "hitless ") || f.Text == e.Bad.String() || f.Text == e.Good.String():
+				value = "`" + value + "`"
+			}
+			fmt.Fprintf(&text, "- %s: %s\n", f.Name, value)
+		}
+		if steps, err := e.Text(); err == nil {
+			text.WriteString("\n```\n" + steps + "```\n")
+		}
+		if picture, has := e.Picture(); has {
+			text.WriteString("\n```\n" + picture + "```\n")
+		}
+	}
+	return text.String(), nil
+}
+
+// museumTable is the table of the answers: bugs with a fixed version first.
+func museumTable(top string) (string, error) {
+	var text strings.Builder
+	programs := []string{}
+	pairs := [2]int{}
+	for i, unfixed := range []bool{false, true} {
+		text.WriteString([]string{"", "\nBugs without a fixed version; their twin is another mode, another program or a workaround:\n\n"}[i] +
+			"| bug | with it | seen | without it | not seen | histories of seed 1 |\n|---|---|---|---|---|---|\n")
+		for _, e := range museum.All() {
+			a, err := readAnswers(filepath.Join(top, museumDir, e.ID+".json"))
+			if errors.Is(err, fs.ErrNotExist) || e.Unfixed() != unfixed {
+				continue
+			}
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(&text, "| %s | %s | %d of %d | %s | %d of %d | %s, %s |\n", e.ID, e.Bad, run.Count(a.Bad, museum.Seen), len(a.Bad), e.Good,
+				run.Count(a.Good, museum.NotSeen), len(a.Good), shortHash(a.Bad), shortHash(a.Good))
+			pairs[i]++
+			for _, b := range append(a.Bad, a.Good...) {
+				if b.ProgramSha256 != "" && !slices.Contains(programs, b.ProgramSha256) {
+					programs = append(programs, b.ProgramSha256)
+				}
+			}
+		}
+	}
+	slices.Sort(programs)
+	fmt.Fprintf(&text, "\n%s with a fixed version and %s without one were run. Programs (sha256): %s.\n", units.Plural(pairs[0], "bug"), units.Thousands(pairs[1]),
+		strings.Join(programs, ", "))
+	return text.String(), nil
+}
+
+// shortHash is the begin of the hash of the first seed's history.
+func shortHash(all []run.BugResult) string {
+	if len(all) == 0 || len(all[0].HistorySha256) < 12 {
+		return "-"
+	}
+	return "`" + all[0].HistorySha256[:12] + "`"
+}
+
+func readAnswers(file string) (a run.BugAnswers, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		return a, fmt.Errorf("%s: %w", file, err)
+	}
+	return a, nil
+}
