@@ -71,19 +71,32 @@ func (c *Comparison) notes() (notes []string) {
 // Next names the report that explains the first loss: of a subject that is worse or fails, else of any. It is empty when no valid
 // run lost connections.
 func (c *Comparison) Next() string {
-	at, found := -1, Run{}
+	best, found, of := -1, Run{}, ""
 	for i, s := range c.Subjects {
-		bad := s.Verdict != analysis.Pass
 		for _, r := range s.Runs {
-			if r.valid() && r.Dropped+r.Delayed > 0 && (at < 0 || bad && c.Subjects[at].Verdict == analysis.Pass) {
-				at, found = i, r
+			if rank := c.blame(i); r.valid() && r.Dropped+r.Delayed > 0 && rank > best {
+				best, found, of = rank, r, s.Subject
 			}
 		}
 	}
-	if at < 0 {
+	if best < 0 {
 		return ""
 	}
-	return fmt.Sprintf("the causes of the losses of %s with seed %d are in %s", c.Subjects[at].Subject, found.Seed, path.Join(path.Dir(found.Report), reports.PageFile))
+	return fmt.Sprintf("the causes of the losses of %s with seed %d are in %s", of, found.Seed, path.Join(path.Dir(found.Report), reports.PageFile))
+}
+
+// blame ranks a subject by how much it has to do with the verdict: worse than the reference, then failed by its own runs, then any other.
+func (c *Comparison) blame(subject int) int {
+	s := c.Subjects[subject]
+	switch worse := slices.ContainsFunc(c.Differences, func(d Difference) bool { return d.Subject == s.Subject && d.Verdict == Worse }); {
+	case worse:
+		return 3
+	case s.Verdict != analysis.Pass && s.Subject != c.Reference:
+		return 2
+	case s.Verdict != analysis.Pass:
+		return 1
+	}
+	return 0
 }
 
 // measureTitles are the titles of measureTable, except that of the subject.
