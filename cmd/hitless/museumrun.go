@@ -208,3 +208,57 @@ func writeBugs(dir string, found []run.BugResult) error {
 
 // junitOutcomes are the outcomes of test cases by answer. A bug that is seen fails.
 var junitOutcomes = map[museum.Answer]reports.JUnitOutcome{museum.Seen: reports.JUnitFailed, museum.CannotTell: reports.JUnitError, museum.DoesNotApply: reports.JUnitSkipped}
+
+func museumBisectCommand() *cobra.Command {
+	var o run.Options
+	var set, versions []string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "bisect ID", Short: "Find the oldest and the newest version of kube-proxy with a bug", Args: cobra.ExactArgs(1),
+		Long: `Find the oldest and the newest of some versions of kube-proxy with a bug, in the mode in which the museum has it. Versions with the bug are
+assumed to follow each other without a gap, so that n versions need about 2·log2(n) runs. Each version is built when it is needed.
+
+Exit codes: 0 found, 1 the bug is not seen in the version that the museum names, 2 wrong usage or environment, 3 a run cannot tell,
+130 interrupted.`,
+		Example: `  hitless museum bisect k8s-105657 --versions v1.19.16,v1.20.15,v1.21.14,v1.22.3,v1.22.17 --controlplane replay`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := museum.Find(args[0])
+			if err != nil {
+				return err
+			}
+			if len(versions) == 0 {
+				return errors.New("give --versions, such as --versions v1.20.15,v1.21.14,v1.22.17")
+			}
+			if err := fill(&o, cmd, "", set); err != nil {
+				return err
+			}
+			if e.Timeline != nil && !cmd.Flags().Changed("rate") {
+				o.Rate = 0
+			}
+			a, err := run.Bisect(cmd.Context(), o, e, versions, func(b run.BugResult) {
+				if !asJSON {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n", b.Subject, b.Answer)
+				}
+			})
+			switch {
+			case err != nil && a.First == "" && len(a.Runs) == 1 && a.Runs[0].Answer == museum.NotSeen:
+				return exitError{code: 1, err: err}
+			case err != nil:
+				return err
+			case asJSON:
+				return encode(cmd.OutOrStdout(), a)
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), a.Text())
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&versions, "versions", nil, "versions to search, a `LIST` such as v1.20.15,v1.22.17; the museum's own version is added")
+	seedFlag(f, &o, "seed of the runs")
+	f.StringVar(&o.Out, "out", "", "folder for the runs, one folder for each version (default out/bisect-ID)")
+	f.BoolVar(&asJSON, "json", false, "write the result as JSON")
+	signFlag(f, &o.Sign)
+	rateFlag(f, &o)
+	commonFlags(f, &o, &set)
+	return cmd
+}

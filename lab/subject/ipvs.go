@@ -4,33 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/moby/ipvs"
 
 	"github.com/hitless/hitless/lab/topology"
 )
-
-// Flush empties the IPVS table of a node without the proxy's knowledge. The returned function restores the entries. The error for
-// a subject in another mode is permanent.
-func (f *Fleet) Flush(_ context.Context, name string) (restore func() error, err error) {
-	node, err := f.cfg.Net.Node(name)
-	if err != nil {
-		return nil, err
-	}
-	if f.spec(name).Mode != "ipvs" {
-		return nil, errors.New("emptying the tables is supported for subjects in ipvs mode only")
-	}
-	t, err := flushIPVS(node)
-	if err != nil {
-		return nil, err
-	}
-	f.record(name, "flushed", "the IPVS table of "+name+" was emptied ("+strconv.Itoa(len(t.services))+" services)")
-	return func() error {
-		f.record(name, "restored", "the IPVS table of "+name+" was put back")
-		return t.restore(node)
-	}, nil
-}
 
 // ipvsTable is the content of a node's IPVS table.
 type ipvsTable struct {
@@ -40,9 +18,9 @@ type ipvsTable struct {
 
 // flushIPVS empties the IPVS table of a node and returns its content. An empty table is an error: either it has no entries, or the
 // kernel has no IPVS, where moby/ipvs returns no error (issue 27).
-func flushIPVS(node *topology.Node) (*ipvsTable, error) {
+func flushIPVS(_ context.Context, node *topology.Node) (tables, string, error) {
 	t := &ipvsTable{}
-	return t, node.Do(func() error {
+	err := node.Do(func() error {
 		handle, err := ipvs.New("")
 		if err != nil {
 			return fmt.Errorf("opening the IPVS table: %w", err)
@@ -63,6 +41,7 @@ func flushIPVS(node *topology.Node) (*ipvsTable, error) {
 		}
 		return handle.Flush()
 	})
+	return t, "the IPVS table", err
 }
 
 func (t *ipvsTable) restore(node *topology.Node) error {

@@ -1,0 +1,44 @@
+package run
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"golang.org/x/mod/semver"
+)
+
+func TestBisect(t *testing.T) {
+	versions := []string{"v1.9.1", "v1.26.0", "v1.12.10", "v1.13.1", "v1.20.4", "v1.22.3"}
+	for name, c := range map[string]struct {
+		first, last string // that have the bug
+		want        Affected
+	}{
+		"in the middle":     {"v1.12.10", "v1.20.4", Affected{First: "v1.12.10", Last: "v1.20.4", Before: "v1.9.1", After: "v1.22.3"}},
+		"one version":       {"v1.13.1", "v1.13.1", Affected{First: "v1.13.1", Last: "v1.13.1", Before: "v1.12.10", After: "v1.20.4"}},
+		"from the oldest":   {"v1.9.1", "v1.13.1", Affected{First: "v1.9.1", Last: "v1.13.1", After: "v1.20.4"}},
+		"up to the newest":  {"v1.13.1", "v1.26.0", Affected{First: "v1.13.1", Last: "v1.26.0", Before: "v1.12.10"}},
+		"in every version":  {"v1.9.1", "v1.26.0", Affected{First: "v1.9.1", Last: "v1.26.0"}},
+		"not where claimed": {"v1.22.3", "v1.22.3", Affected{}},
+	} {
+		asked := map[string]int{}
+		var a Affected
+		err := a.search(slices.Clone(versions), "v1.13.1", func(v string) (bool, error) {
+			asked[v]++
+			return semver.Compare(v, c.first) >= 0 && semver.Compare(v, c.last) <= 0, nil
+		})
+		if a.First != c.want.First || a.Last != c.want.Last || a.Before != c.want.Before || a.After != c.want.After || (err != nil) != (c.want.First == "") {
+			t.Errorf("%s: %+v, %v; want %+v", name, a, err, c.want)
+		}
+		for v, n := range asked {
+			if n > 1 {
+				t.Errorf("%s: %s was run %d times", name, v, n)
+			}
+		}
+	}
+	failed := errors.New("no CPU")
+	var a Affected
+	if err := a.search(versions, "v1.13.1", func(string) (bool, error) { return false, failed }); !errors.Is(err, failed) {
+		t.Errorf("a run that ended early gave %v", err)
+	}
+}
