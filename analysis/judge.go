@@ -112,7 +112,17 @@ func (a *Analysis) whereToLook(r *Report) (steps []string) {
 		steps = append(steps, fmt.Sprintf("Read what the proxy did at %s: logs/proxy-%s.log", units.At(first.From), first.Node))
 	}
 	if a.Run.Clock == "virtual" {
-		steps = append(steps, fmt.Sprintf("See the kernels' tables at the first loss: repeat the run with --stop-at %.3fs", first.From))
+		steps = append(steps, "See the kernels' tables at the first loss: "+stopAt(a.Run.Command, first.From))
 	}
 	return steps
+}
+
+// stopAt is the command that repeats a run until a time, in seconds; for a run of a command without --stop-at, what to add to one that has it.
+func stopAt(command string, at float64) string {
+	for _, verb := range []string{"hitless run ", "hitless replay "} {
+		if strings.HasPrefix(command, verb) {
+			return fmt.Sprintf("%s --stop-at %.3fs", command, at)
+		}
+	}
+	return fmt.Sprintf("replay history/timeline with --stop-at %.3fs", at)
 }
