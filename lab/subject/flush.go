@@ -46,15 +46,15 @@ var flushes = map[string]func(ctx context.Context, node *topology.Node) (tables,
 	"nftables":  flushNFTables,
 }
 
-// script is the input that restores tables: of iptables-restore or nft.
-type script struct {
+// restoration is the input that restores tables: of iptables-restore or nft.
+type restoration struct {
 	program []string
 	text    string
 }
 
-type scripts []script
+type restorations []restoration
 
-func (all scripts) restore(node *topology.Node) error {
+func (all restorations) restore(node *topology.Node) error {
 	var errs []error
 	for _, s := range all {
 		_, err := runIn(context.Background(), node, s.text, s.program...)
@@ -81,7 +81,7 @@ func runIn(ctx context.Context, node *topology.Node, input string, program ...st
 
 // flushChains empties the chains of kube-proxy in iptables, of both families. The jumps to them stay.
 func flushChains(ctx context.Context, node *topology.Node) (tables, string, error) {
-	var all scripts
+	var all restorations
 	for _, family := range []string{"iptables", "ip6tables"} {
 		rules, err := runIn(ctx, node, "", family+"-save")
 		if err != nil {
@@ -95,7 +95,7 @@ func flushChains(ctx context.Context, node *topology.Node) (tables, string, erro
 		if _, err := runIn(ctx, node, empty, restore...); err != nil {
 			return nil, "", err
 		}
-		all = append(all, script{restore, full})
+		all = append(all, restoration{restore, full})
 	}
 	if len(all) == 0 {
 		return nil, "", errors.New("iptables has no chain of a proxy: there is nothing to empty")
@@ -146,7 +146,7 @@ func flushNFTables(ctx context.Context, node *topology.Node) (tables, string, er
 	if err != nil {
 		return nil, "", err
 	}
-	var all scripts
+	var all restorations
 	for line := range strings.Lines(list) {
 		words := strings.Fields(line) // table FAMILY NAME
 		if len(words) != 3 || words[2] != "kube-proxy" {
@@ -159,7 +159,7 @@ func flushNFTables(ctx context.Context, node *topology.Node) (tables, string, er
 		if _, err := runIn(ctx, node, "", "nft", "delete", "table", words[1], words[2]); err != nil {
 			return nil, "", err
 		}
-		all = append(all, script{[]string{"nft", "-f", "-"}, content})
+		all = append(all, restoration{[]string{"nft", "-f", "-"}, content})
 	}
 	if len(all) == 0 {
 		return nil, "", errors.New("nftables has no table kube-proxy: there is nothing to empty")
