@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -282,24 +281,4 @@ func (l *Lab) Down() {
 	if l.Net != nil {
 		l.Net.Close()
 	}
-}
-
-// commandTimeout limits a command on a node.
-const commandTimeout = 30 * time.Second
-
-// Command runs a program on a node and returns its output. It is for interventions from outside hitless, such as by
-// an administrator; Proxies controls the proxies.
-func (l *Lab) Command(ctx context.Context, name string, words ...string) (output string, err error) {
-	node, err := l.Net.Node(name)
-	if err != nil {
-		return "", err
-	}
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
-	err = node.Do(func() error {
-		out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
-		output = string(out)
-		return err
-	})
-	return output, err
 }

@@ -37,7 +37,7 @@ var capabilities = map[Capability]struct{ name, meaning, advice string }{
 	ProxyDaemonSet: {"a DaemonSet of proxies", "a DaemonSet of the cluster runs the proxies, and its controller replaces its pods",
 		"name a live cluster with --kubeconfig"},
 	PowerControl:    {"power control of nodes", "hitless cuts the power of a node and boots it", "a live cluster has no such control"},
-	NodeCommands:    {"commands on nodes", "hitless runs programs such as nft on a node", "a live cluster runs no such programs for hitless"},
+	NodeCommands:    {"commands on nodes", "hitless runs programs such as nft on a node, and sets its addresses and sysctls", "a live cluster runs no such programs for hitless"},
 	ControllableAPI: {"a controllable control plane", "the API server of the proxies can be made unavailable, and end, expire or delay their watches", "give --controlplane replay: a real API server does not do such things on command"},
 	OwnLoadBalancer: {"a load balancer of ours", "hitless runs the load balancer: its membership is known, and it injects faults between client and node",
 		"a live cluster has its own load balancer: leave that out"},

@@ -153,10 +153,15 @@ type Power interface {
 	PowerOn(ctx context.Context, node string) error
 }
 
-// Commands runs programs on nodes.
+// Commands changes nodes past their proxies.
 type Commands interface {
 	// Command runs a program to its end and returns its output.
 	Command(ctx context.Context, node string, words ...string) (output string, err error)
+	// AddAddress adds an address, such as 192.0.2.1/32, to the loopback device of a node. RemoveAddress removes it.
+	AddAddress(node, prefix string) error
+	RemoveAddress(node, prefix string) error
+	// SetSysctl sets a setting of the network of a node, such as net.ipv4.ip_forward.
+	SetSysctl(node, name, value string) error
 }
 
 // ControlPlane injects faults into the proxies' API server, one node at a time.

@@ -54,7 +54,7 @@ var stepAccess = map[string][]Access{
 // needOf maps what a verb of a timeline needs to the capability.
 var needOf = map[timeline.Need][]Capability{
 	timeline.NeedsProxies: {RestartableProxies}, timeline.NeedsPower: {PowerControl}, timeline.NeedsControlPlane: {ControllableAPI},
-	timeline.NeedsAddresses: {SameAddresses},
+	timeline.NeedsAddresses: {SameAddresses}, timeline.NeedsCommands: {NodeCommands},
 }
 
 // The steps that many scenarios share.

@@ -24,6 +24,17 @@ type powered struct {
 
 func (p *powered) Command(context.Context, string, ...string) (string, error) { return "", nil }
 
+func (p *powered) AddAddress(node, prefix string) error    { return p.did("add", node, prefix) }
+func (p *powered) RemoveAddress(node, prefix string) error { return p.did("remove", node, prefix) }
+func (p *powered) SetSysctl(node, name, value string) error {
+	return p.did("set", node, name, value)
+}
+
+func (p *powered) did(words ...string) error {
+	p.done = append(p.done, strings.Join(words, " "))
+	return nil
+}
+
 func (p *powered) PowerOff(_ context.Context, node string) error {
 	p.done = append(p.done, "off "+node)
 	p.off[node] = !p.deaf

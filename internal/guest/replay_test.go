@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
@@ -301,5 +302,36 @@ func TestATimelineStartsALaneOfDatagrams(t *testing.T) {
 	}
 	if !slices.ContainsFunc(web.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolUDP }) {
 		t.Errorf("the measured Service has the ports %+v, none of UDP", web.Spec.Ports)
+	}
+}
+
+// A timeline changes a node past its proxy, in its order, and records each change with its time.
+func TestATimelineChangesNodes(t *testing.T) {
+	line, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 2\nset replicas=2\nset trafficPolicy=Cluster\n+0s node address node-1 add=192.0.2.9/32\n"+
+		"+1s node sysctl node-1 name=net.ipv4.ip_forward value=0\n+2s node address node-1 remove=192.0.2.9/32\n+3s node run node-2 nft flush ruleset\n+4s end\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, scenario := replayed(t, line)
+	nodes := &ruleset{own: 3}
+	nodes.off = map[string]bool{}
+	s.world.Site.OfferCommands(nodes)
+	if err := scenarios.Run(context.Background(), scenario, &s.world); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"add node-1 192.0.2.9/32", "set node-1 net.ipv4.ip_forward 0", "remove node-1 192.0.2.9/32"}; !slices.Equal(nodes.done, want) {
+		t.Errorf("the node's changes are %q, want %q", nodes.done, want)
+	}
+	if nodes.own != 0 {
+		t.Errorf("the command was not run: %d rules remain", nodes.own)
+	}
+	recorded := 0
+	for _, e := range s.events {
+		if e.Kind() == record.KindInterference {
+			recorded++
+		}
+	}
+	if recorded != 4 {
+		t.Errorf("%d changes are recorded, want 4", recorded)
 	}
 }

@@ -264,6 +264,17 @@ func checkReference(text string) error {
 	return nil
 }
 
+// needsPower checks that the node of a step has power.
+func (c *checker) needsPower(s Step) error { return c.powered(s.Object) }
+
+// changeAddress checks that a step adds an address or removes one.
+func (c *checker) changeAddress(s Step) error {
+	if (s.Get("add") == "") == (s.Get("remove") == "") {
+		return fmt.Errorf("give add= or remove=, such as add=192.0.2.1/32")
+	}
+	return c.powered(s.Object)
+}
+
 // powerOff ends the node's proxy. The node loses its tables.
 func (c *checker) powerOff(s Step) error {
 	err := c.powered(s.Object)

@@ -160,6 +160,10 @@ func (p *parser) parseStep(text string) error {
 // parseAction reads a step without its time.
 func (p *parser) parseAction(text string) (Step, error) {
 	s := Step{Line: p.line}
+	all := strings.FieldsFunc(text, isSpace)
+	if v, err := s.takeVerb(&all); err == nil && v.text {
+		return s.takeText(all)
+	}
 	var object string
 	if i := strings.IndexByte(text, '{'); i >= 0 {
 		text, object = text[:i], text[i:]
@@ -192,6 +196,15 @@ func (p *parser) parseAction(text string) (Step, error) {
 			return s, fmt.Errorf("%s: %w", s.Verb, err)
 		}
 	}
+	return s, nil
+}
+
+// takeText sets the object and the text of a step that ends with words.
+func (s Step) takeText(words []string) (Step, error) {
+	if len(words) < 2 {
+		return s, fmt.Errorf("%s: give its object and a command, such as node run node-1 nft flush ruleset", s.Verb)
+	}
+	s.Object, s.Text = words[0], strings.Join(words[1:], " ")
 	return s, nil
 }
 

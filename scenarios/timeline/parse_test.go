@@ -99,6 +99,11 @@ func TestErrorsHaveTheLine(t *testing.T) {
 		"api lose without power":     {steps("+0s node off node-1", "+1s api lose node-1"), "f:3: api lose node-1: node-1 has no power at this time: it has no watches"},
 		"api away without proxies":   {"hitless timeline 1\nnodes 1\n+0s proxy stop node-1\n+1s api away all\n+2s end\n", "f:4: api away all: the proxy of node-1 has ended at this time: it has no watches"},
 		"expire while cut off":       {steps("+0s api away node-1", "+1s api expire node-1"), "f:3: api expire node-1: node-1 is cut off from the API server at this time: it has no watches"},
+		"no command":                 {steps("+0s node run node-1"), "f:2: node run: give its object and a command"},
+		"run without power":          {steps("+0s node off node-1", "+1s node run node-1 nft flush ruleset"), "f:3: node run node-1 nft flush ruleset: node-1 has no power"},
+		"neither added nor removed":  {steps("+0s node address node-1"), "f:2: node address node-1: give add= or remove="},
+		"bad prefix":                 {steps("+0s node address node-1 add=192.0.2.1"), `f:2: node address: add: "192.0.2.1" is not an address with a length`},
+		"no setting of the network":  {steps("+0s node sysctl node-1 name=vm.swappiness value=1"), `f:2: node sysctl: name: "vm.swappiness" is not a setting of the network`},
 		"nothing to restore":         {steps("+0s proxy restore node-1"), "f:2:"},
 		"two other subjects":         {steps("+0s proxy stop node-1", "+0s proxy change node-1 to=a", "+0s proxy change node-1 to=b"), "f:4: proxy change node-1 to=b: a timeline can name one other subject"},
 		"change without the subject": {steps("+0s proxy stop node-1", "+0s proxy change node-1"), "f:3: proxy change: to= is missing"},
@@ -153,6 +158,18 @@ func TestStepsWithoutPower(t *testing.T) {
 	}
 }
 
+// The rest of a line is a command, also with braces.
+func TestCommandsOnNodes(t *testing.T) {
+	text := steps("+0s node run node-1  nft add chain ip lab drops { type filter hook input priority 0 ; }")
+	line, err := timeline.Parse("f", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "nft add chain ip lab drops { type filter hook input priority 0 ; }"; line.Steps[0].Text != want {
+		t.Errorf("the command is %q, want %q", line.Steps[0].Text, want)
+	}
+}
+
 // steps returns a timeline with these steps from line 2 on.
 func steps(lines ...string) string {
 	return "hitless timeline 1\n" + strings.Join(lines, "\n") + "\n+1h end\n"
@@ -171,7 +188,8 @@ func anyTimeline(t *rapid.T) *timeline.Timeline {
 		"addresses": rapid.SampledFrom([]string{"-", "192.0.2.1", "192.0.2.1,10.1.2.3"}), "workload": rapid.SampledFrom([]string{"web", "a"}),
 		"node": rapid.SampledFrom([]string{"node-1", "node-2"}), "to": rapid.SampledFrom([]string{"subject", "kube-proxy@v1.26.0/iptables"}),
 		"by": rapid.SampledFrom([]string{"0s", "250ms", "1m"}), "rate": rapid.SampledFrom([]string{"0.5", "100", "1e3"}), "within": rapid.SampledFrom([]string{"1s", "1h"}),
-		"resource": rapid.SampledFrom([]string{"services", "endpointslices"})}
+		"resource": rapid.SampledFrom([]string{"services", "endpointslices"}), "add": rapid.SampledFrom([]string{"192.0.2.1/32", "2001:db8::1/128"}),
+		"remove": rapid.Just("192.0.2.1/32"), "name": rapid.Just("net.ipv4.ip_forward"), "value": rapid.SampledFrom([]string{"0", "1"})}
 	for _, protocol := range rapid.SliceOfDistinct(rapid.SampledFrom(timeline.Protocols()[:4]), rapid.ID[string]).Draw(t, "lanes") {
 		line.Lanes = append(line.Lanes, timeline.Step{Verb: "lane start", Object: protocol, Args: []timeline.Arg{{Key: "connections", Value: values["connections"].Draw(t, "connections")}}})
 	}
@@ -183,7 +201,9 @@ func anyTimeline(t *rapid.T) *timeline.Timeline {
 	}
 	add := func(verb string) {
 		s := timeline.Step{At: at, Verb: verb}
-		for _, k := range []string{"grace", "replicas", "policy", "gated", "ports", "addresses", "workload", "node", "to", "by", "resource", "each", "connections", "rate", "within"} {
+		change := rapid.SampledFrom([]string{"add", "remove"}).Draw(t, "change")
+		for _, k := range []string{"grace", "replicas", "policy", "gated", "ports", "addresses", "workload", "node", "to", "by", "resource", "each", "connections", "rate", "within",
+			"name", "value", change} {
 			s.Args = append(s.Args, timeline.Arg{Key: k, Value: values[k].Draw(t, k)})
 		}
 		switch verb {

@@ -38,6 +38,7 @@ type Step struct {
 	Object string        // empty for verbs without an object
 	Args   []Arg         // in the order of the verb's keys
 	JSON   string        // compact; of object apply and object patch only
+	Text   string        // words with one space between them; the command of node run
 	Line   int           // in the file, from 1; 0 for a step that was not read from a file
 }
 
@@ -100,8 +101,10 @@ func (s Step) Action() string {
 	for _, a := range s.Args {
 		words = append(words, a.Key+"="+a.Value)
 	}
-	if s.JSON != "" {
-		words = append(words, s.JSON)
+	for _, rest := range []string{s.JSON, s.Text} {
+		if rest != "" {
+			words = append(words, rest)
+		}
 	}
 	return strings.Join(words, " ")
 }

@@ -35,6 +35,9 @@ type Executor interface {
 	CleanUpProxy(ctx context.Context, s Step) error
 	FlushTables(ctx context.Context, s Step) error
 	RestoreTables(ctx context.Context, s Step) error
+	RunOnNode(ctx context.Context, s Step) error
+	ChangeAddress(ctx context.Context, s Step) error
+	SetSysctl(ctx context.Context, s Step) error
 	PowerOff(ctx context.Context, s Step) error
 	PowerOn(ctx context.Context, s Step) error
 	WithholdAPI(ctx context.Context, s Step) error
@@ -62,6 +65,7 @@ const (
 	NeedsPower             // power control of nodes
 	NeedsControlPlane      // the replay control plane
 	NeedsAddresses         // fixed addresses for Services
+	NeedsCommands          // commands on nodes
 )
 
 // verb describes how the steps of a verb are parsed and checked, what they need, and how they are performed.
@@ -69,6 +73,7 @@ type verb struct {
 	object     object
 	keys       []key
 	json       bool // the step ends with an API object as JSON
+	text       bool // the step ends with words that are no arguments
 	needs      Need
 	idle       bool                           // its steps change neither the cluster nor its proxies
 	takesAway  bool                           // its steps take a node's proxy or its tables away
@@ -128,6 +133,12 @@ func describeVerbs() map[string]verb {
 			keys: []key{required("to", values.Type[string](values.Text))}},
 		"proxy flush":   {object: oneNode, needs: NeedsProxies, takesAway: true, transition: tablesFlushed(true), perform: Executor.FlushTables},
 		"proxy restore": {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: tablesFlushed(false), perform: Executor.RestoreTables},
+
+		"node run": {object: oneNode, text: true, needs: NeedsCommands, transition: (*checker).needsPower, perform: Executor.RunOnNode},
+		"node address": {object: oneNode, needs: NeedsCommands, transition: (*checker).changeAddress, perform: Executor.ChangeAddress,
+			keys: []key{optional("add", values.Type[string](values.Prefix)), optional("remove", values.Type[string](values.Prefix))}},
+		"node sysctl": {object: oneNode, needs: NeedsCommands, transition: (*checker).needsPower, perform: Executor.SetSysctl,
+			keys: []key{required("name", values.Type[string](values.Sysctl)), required("value", values.Type[string](values.Text))}},
 
 		"node off": {object: oneNode, needs: NeedsPower, transition: (*checker).powerOff, perform: Executor.PowerOff},
 		"node on":  {object: oneNode, needs: NeedsPower, transition: (*checker).powerOn, perform: Executor.PowerOn},

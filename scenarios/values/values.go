@@ -114,3 +114,21 @@ func Addresses(text string) (list []string, err error) {
 	}
 	return list, nil
 }
+
+// Prefix is an IP address with the length of its prefix, such as 192.0.2.1/32.
+func Prefix(text string) (string, error) {
+	if p, err := netip.ParsePrefix(text); err != nil || p.Addr().Zone() != "" || p.Addr().Is4In6() {
+		return "", fmt.Errorf("%q is not an address with a length of its prefix, such as 192.0.2.1/32", text)
+	}
+	return text, nil
+}
+
+var sysctl = regexp.MustCompile(`^net(\.[A-Za-z0-9_-]+)+$`)
+
+// Sysctl is the name of a setting of the network of a kernel, which each node has for itself.
+func Sysctl(text string) (string, error) {
+	if !sysctl.MatchString(text) {
+		return "", fmt.Errorf("%q is not a setting of the network, such as net.ipv4.ip_forward", text)
+	}
+	return text, nil
+}

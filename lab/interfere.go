@@ -1,0 +1,79 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// commandTimeout limits a command on a node.
+const commandTimeout = 30 * time.Second
+
+// Command runs a program on a node and returns its output. It is for interventions from outside hitless, such as by
+// an administrator; Proxies controls the proxies.
+func (l *Lab) Command(ctx context.Context, name string, words ...string) (output string, err error) {
+	node, err := l.Net.Node(name)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	err = node.Do(func() error {
+		out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
+		output = string(out)
+		return err
+	})
+	return output, err
+}
+
+// AddAddress adds an address to the loopback device of a node.
+func (l *Lab) AddAddress(name, prefix string) error {
+	return l.changeAddress(name, prefix, netlink.AddrAdd)
+}
+
+// RemoveAddress removes an address from the loopback device of a node. An address that is not there is an error.
+func (l *Lab) RemoveAddress(name, prefix string) error {
+	return l.changeAddress(name, prefix, netlink.AddrDel)
+}
+
+func (l *Lab) changeAddress(name, prefix string, change func(netlink.Link, *netlink.Addr) error) error {
+	node, err := l.Net.Node(name)
+	if err != nil {
+		return err
+	}
+	addr, err := netlink.ParseAddr(prefix)
+	if err != nil {
+		return err
+	}
+	return node.Do(func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return fmt.Errorf("finding the loopback device of %s: %w", name, err)
+		}
+		if err := change(lo, addr); err != nil {
+			return fmt.Errorf("changing the address %s of %s: %w", prefix, name, err)
+		}
+		return nil
+	})
+}
+
+// SetSysctl sets a setting of the network of a node. The thread that writes it decides which network namespace that is.
+func (l *Lab) SetSysctl(name, setting, value string) error {
+	node, err := l.Net.Node(name)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join("/proc/sys", strings.ReplaceAll(setting, ".", "/"))
+	return node.Do(func() error {
+		if err := os.WriteFile(file, []byte(value), 0); err != nil {
+			return fmt.Errorf("setting %s of %s to %q: %w", setting, name, value, err)
+		}
+		return nil
+	})
+}

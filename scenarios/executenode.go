@@ -1,0 +1,51 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios/timeline"
+)
+
+// RunOnNode runs a program on a node, as an administrator or another program there would. Its failure is an error.
+func (w executor) RunOnNode(ctx context.Context, s timeline.Step) error {
+	return w.onNode(s, fmt.Sprintf("`%s` ran on %s", s.Text, s.Object), func(nodes Commands) error {
+		out, err := nodes.Command(ctx, s.Object, strings.Fields(s.Text)...)
+		if err != nil {
+			return fmt.Errorf("%s on %s: %w: %s", s.Text, s.Object, err, strings.TrimSpace(out))
+		}
+		return nil
+	})
+}
+
+// ChangeAddress adds an address to a node's loopback device, or removes it.
+func (w executor) ChangeAddress(_ context.Context, s timeline.Step) error {
+	add := s.Get("add")
+	if add == "" {
+		gone := s.Get("remove")
+		return w.onNode(s, fmt.Sprintf("%s lost the address %s", s.Object, gone), func(nodes Commands) error { return nodes.RemoveAddress(s.Object, gone) })
+	}
+	return w.onNode(s, fmt.Sprintf("%s got the address %s", s.Object, add), func(nodes Commands) error { return nodes.AddAddress(s.Object, add) })
+}
+
+// SetSysctl sets a setting of the network of a node's kernel.
+func (w executor) SetSysctl(_ context.Context, s timeline.Step) error {
+	name, value := s.Get("name"), s.Get("value")
+	return w.onNode(s, fmt.Sprintf("%s of %s became %s", name, s.Object, value), func(nodes Commands) error { return nodes.SetSysctl(s.Object, name, value) })
+}
+
+// onNode changes a node past its proxy, and records that with the time before the change.
+func (w executor) onNode(s timeline.Step, what string, change func(nodes Commands) error) error {
+	nodes, err := part[Commands](w.Site, NodeCommands)
+	if err != nil {
+		return err
+	}
+	at := w.Clock.Now()
+	if err := change(nodes); err != nil {
+		return err
+	}
+	w.Recorder.Event(record.Event{At: at, Node: s.Object, Object: s.Verb, Text: what, Body: record.Interference{State: "begin", ID: s.Object, What: what}})
+	return nil
+}
