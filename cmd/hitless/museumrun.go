@@ -101,7 +101,6 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry) (err error)
 	if err := fill(&c.o, cmd, "", c.set); err != nil {
 		return err
 	}
-	rateGiven := cmd.Flags().Changed("rate")
 	several := c.all || len(entries) > 1
 	if several {
 		c.o.Out = cmp.Or(c.o.Out, filepath.Join("out", "museum"))
@@ -118,9 +117,7 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry) (err error)
 		if several {
 			one.Out = filepath.Join(c.o.Out, e.ID)
 		}
-		if e.Timeline != nil && !rateGiven {
-			one.Rate = 0 // the timeline decides
-		}
+		leaveToTimeline(cmd, &one, e)
 		b, err := run.Museum(cmd.Context(), one, e)
 		if err != nil {
 			return err
@@ -137,6 +134,19 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry) (err error)
 		return exitError{code: code}
 	}
 	return nil
+}
+
+// leaveToTimeline removes the defaults of flags that an entry's timeline has a value for.
+func leaveToTimeline(cmd *cobra.Command, o *run.Options, e museum.Entry) {
+	if e.Timeline == nil {
+		return
+	}
+	if !cmd.Flags().Changed("rate") {
+		o.Rate = 0
+	}
+	if !cmd.Flags().Changed("nodes") {
+		o.Nodes = 0
+	}
 }
 
 // conclude writes the results of several bugs, and prints what has not been printed.
@@ -232,9 +242,7 @@ Exit codes: 0 found, 1 the bug is not seen in the version that the museum names,
 			if err := fill(&o, cmd, "", set); err != nil {
 				return err
 			}
-			if e.Timeline != nil && !cmd.Flags().Changed("rate") {
-				o.Rate = 0
-			}
+			leaveToTimeline(cmd, &o, e)
 			a, err := run.Bisect(cmd.Context(), o, e, versions, func(b run.BugResult) {
 				if !asJSON {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n", b.Subject, b.Answer)

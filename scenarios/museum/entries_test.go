@@ -108,6 +108,7 @@ func specimens(t *testing.T) []specimen {
 	localNode := at("k8s-65387", "object patch")
 	ranges := at("k8s-122614", "object patch")
 	hijacked := at("k8s-75290", "object apply")
+	addressed := at("k8s-114815", "node address")
 	retargeted := at("k8s-130542", "object patch")
 	both := []string{"node-1", "node-2"}
 	policySteps := func(s *fakeRun) {
@@ -128,7 +129,7 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-135266", bug: func(s *fakeRun, shift int) { lose(s, stale+200+shift, whole, record.Rejected, both...) }},
 		{id: "k8s-75262", bug: func(s *fakeRun, shift int) { lose(s, patched+200+shift, whole, record.Rejected, "node-1") }},
 		{id: "k8s-48370", bug: losesFlow(off), good: steadyFlow},
-		{id: "k8s-125467", setUp: exits(27_000, 67_000), bug: losesFlow(67_000), good: steadyFlow},
+		{id: "k8s-125467", setUp: exits(27_000, 57_000), bug: losesFlow(57_000), good: steadyFlow},
 		{id: "k8s-105657", setUp: scaleSteps, bug: losesFlow(24_000), good: steadyFlow},
 		{id: "k8s-59368", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},
 		{id: "k8s-42473", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},
@@ -170,6 +171,8 @@ func specimens(t *testing.T) []specimen {
 				s.long, s.longLost, s.longClass = s.end, ms(25_000+shift), record.Reset
 			}, good: func(s *fakeRun) { s.long = s.end }},
 		{id: "k8s-75290", bug: func(s *fakeRun, shift int) { lose(s, hijacked+200+shift, whole, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-111661", setUp: exits(40_000), bug: func(s *fakeRun, shift int) { lose(s, 40_100+shift, 10*whole, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-114815", bug: func(s *fakeRun, shift int) { lose(s, addressed+200+shift*4, 10*whole, record.Refused, "node-1") }},
 		{id: "rke2-10469", setUp: func(s *fakeRun) { s.step("reload the firewall of node-1", "node-1", 20_000, 20_500) },
 			bug: func(s *fakeRun, shift int) { lose(s, 20_400+shift, whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-106030", setUp: func(s *fakeRun) {

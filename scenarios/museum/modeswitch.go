@@ -2,8 +2,8 @@ package museum
 
 import "fmt"
 
-// modeSwitch is kubernetes/kubernetes#102314 (open). kube-proxy's platformCleanup treats ipvs and iptables as one family and removes nothing when the mode changes
-// between them. The iptables rule that rejects a Service without endpoints is in KUBE-EXTERNAL-SERVICES, which mode ipvs does not use.
+// modeSwitch is kubernetes/kubernetes#102314, which was closed as a matter of documentation. kube-proxy's platformCleanup treats ipvs and
+// iptables as one family and removes nothing when the mode changes between them. The rule that rejects a Service stays.
 func modeSwitch() Entry {
 	return Entry{
 		ID:       "k8s-102314",

@@ -50,6 +50,23 @@ func stalledSyncs() []Entry {
 			Signature: pattern{occasions: atSteps("reload the firewall of "), name: "reloads", protocol: record.ProtocolNew, onNode: true,
 				least: minLasting, toEnd: true}.search,
 		},
+		withTimeline(Entry{
+			ID: "k8s-111661", Title: "a node whose proxy cannot sync answers health checks, and stays in the load balancer",
+			Issue: upstream + "/issues/111661", Fix: upstream + "/pull/115825", Affected: "kube-proxy up to v1.26 in mode iptables", Fixed: "v1.27.0 (#115825)",
+			Modes: []string{iptables},
+			Look:  "The path over node-1 loses connections to the end of the run. With the fix the load balancer removes the node after about a minute.",
+			Bad:   Specimen{Subject: "kube-proxy@v1.26.15/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.27.16/iptables"},
+			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: 110 * time.Second, toEnd: true}.search,
+		}),
+		withTimeline(Entry{
+			ID: "k8s-114815", Title: "a node that has a load balancer's address on an interface of its own refuses connections to it",
+			Issue: upstream + "/issues/114815", Fix: upstream + "/pull/115019", Affected: "kube-proxy v1.24 to v1.27.1 in mode ipvs", Fixed: "v1.27.2 (#115019)",
+			Modes: []string{ipvs},
+			Look:  "The path over node-1 refuses connections from the address's arrival, or from the next sync on.",
+			Bad:   Specimen{Subject: "kube-proxy@v1.27.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.27.2/ipvs"},
+			Signature: pattern{occasions: atSteps("node address node-1"), name: "addresses of a node", protocol: record.ProtocolNew, onNode: true,
+				within: 35 * time.Second, least: 30 * time.Second, toEnd: true}.search,
+		}),
 		k8s71071(),
 	}
 }
