@@ -50,7 +50,7 @@ func Count(results []BugResult, answer museum.Answer) (n int) {
 // Museum runs an entry's trigger and searches the record for the entry's signature. An invalid run gives CannotTell, and a subject in a
 // mode that cannot have the bug DoesNotApply, without a run.
 func Museum(ctx context.Context, o Options, e museum.Entry) (BugResult, error) {
-	if err := o.applyEntry(e); err != nil {
+	if err := o.UseEntry(e); err != nil {
 		return BugResult{}, err
 	}
 	b := BugResult{ID: e.ID, Title: e.Title, Subject: o.Subject, Set: o.besides(e), Seed: o.Seed, Folder: o.Out}
@@ -103,8 +103,8 @@ func modeOf(ctx context.Context, name string) (string, error) {
 	return spec.Mode, nil
 }
 
-// applyEntry sets the scenario and parameters of an entry, which the call cannot change. Parameters of the entry's bad specimen are defaults.
-func (o *Options) applyEntry(e museum.Entry) error {
+// UseEntry sets the scenario and parameters of an entry, which the call cannot change. Parameters of the entry's bad specimen are defaults.
+func (o *Options) UseEntry(e museum.Entry) error {
 	set := maps.Clone(e.Bad.Set)
 	if set == nil {
 		set = map[string]string{}

@@ -50,7 +50,7 @@ func TestRepeatOfATimelineOfTheMuseum(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Options{LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@v1.34.3/ipvs"}}
-	if err := o.applyEntry(e); err != nil {
+	if err := o.UseEntry(e); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.fillDefaults(); err != nil {
@@ -67,7 +67,7 @@ func TestMuseum(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Options{Set: map[string]string{"rollouts": "1", "replicas": "1"}}
-	if err := o.applyEntry(e); err != nil || o.Scenario != "rollout" || o.Set["trafficPolicy"] != "Local" || o.Set["rollouts"] != "1" {
+	if err := o.UseEntry(e); err != nil || o.Scenario != "rollout" || o.Set["trafficPolicy"] != "Local" || o.Set["rollouts"] != "1" {
 		t.Errorf("%v, %+v", err, o)
 	}
 	if o.Out != "out/museum-k8s-85643" {
