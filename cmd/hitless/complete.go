@@ -19,7 +19,7 @@ import (
 
 // complete gives shells the words that commands and flags take: scenarios, bugs, subjects, keys of --set, and declared words.
 func complete(root *cobra.Command) {
-	first := map[string]func() []cobra.Completion{"run": scenarioWords, "compare": scenarioWords, "museum run": museumWords, "museum show": museumWords, "museum bisect": museumWords, "build": buildWords}
+	first := map[string]func() []cobra.Completion{"run": scenarioWords, "compare": scenarioWords, "museum run": museumWords, "museum show": museumWords, "museum bisect": museumWords, "museum judge": museumWords, "build": buildWords}
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		if words := first[strings.TrimPrefix(c.CommandPath(), root.Name()+" ")]; words != nil {

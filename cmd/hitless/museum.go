@@ -16,7 +16,7 @@ func museumCommand() *cobra.Command {
 		Use: "museum", Short: "Historical bugs that lost traffic, and whether a subject has them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listMuseum(cmd.OutOrStdout()) },
 	}
-	cmd.AddCommand(museumListCommand(), museumShowCommand(), museumRunCommand(), museumBisectCommand())
+	cmd.AddCommand(museumListCommand(), museumShowCommand(), museumRunCommand(), museumJudgeCommand(), museumBisectCommand())
 	return cmd
 }
 

@@ -219,6 +219,37 @@ func writeBugs(dir string, found []run.BugResult) error {
 // junitOutcomes are the outcomes of test cases by answer. A bug that is seen fails.
 var junitOutcomes = map[museum.Answer]reports.JUnitOutcome{museum.Seen: reports.JUnitFailed, museum.CannotTell: reports.JUnitError, museum.DoesNotApply: reports.JUnitSkipped}
 
+func museumJudgeCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "judge ID DIR", Short: "Search the record of a run for a bug", Args: cobra.ExactArgs(2),
+		Long: `Search the record of a run that has ended for the signature of a bug, without a run. The record must be of the bug's trigger. Exit codes are
+those of hitless museum run.`,
+		Example: `  hitless museum judge k8s-134147 out/museum-k8s-134147`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := museum.Find(args[0])
+			if err != nil {
+				return err
+			}
+			b, err := run.JudgeBug(args[1], e)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = encode(cmd.OutOrStdout(), b)
+			} else {
+				printBug(cmd.OutOrStdout(), b)
+			}
+			if code := museum.ExitCode(b.Answer); code != exitPass && err == nil {
+				err = exitError{code: code}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write the result as JSON")
+	return cmd
+}
+
 func museumBisectCommand() *cobra.Command {
 	var o run.Options
 	var set, versions []string

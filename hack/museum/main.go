@@ -1,6 +1,7 @@
 // Command museum runs each bug of the museum against a version that has it and one that does not, on several seeds, and writes the answers
 // to docs/results/museum and the pictures to scenarios/museum/pictures. Answers that exist are not run again, unless FORCE=1.
-// SUBSET=k8s-134147,k8s-80403 runs only these bugs, and SEEDS=2 only the first two seeds. The exit code is 1 if an answer is not the expected one.
+// SUBSET=k8s-134147,k8s-80403 runs only these bugs, and SEEDS=2 only the first two seeds. JUDGE=1 judges the records in out/results/museum again
+// instead of running. The exit code is 1 if an answer is not the expected one.
 package main
 
 import (
@@ -113,7 +114,7 @@ func missing(entries []museum.Entry, files map[string]*file, seeds int) (tasks [
 	for seed := range int64(seeds) {
 		for _, e := range entries {
 			for _, t := range []task{{e, true, e.Bad, seed + 1}, {e, false, e.Good, seed + 1}} {
-				if os.Getenv("FORCE") != "" || !files[e.ID].has(t) {
+				if os.Getenv("FORCE")+os.Getenv("JUDGE") != "" || !files[e.ID].has(t) {
 					tasks = append(tasks, t)
 				}
 			}
@@ -162,6 +163,11 @@ func runMissing(ctx context.Context, tasks []task, files map[string]*file) error
 // run runs one specimen and returns the answer.
 func (t task) run(ctx context.Context) (b run.BugResult, err error) {
 	out := filepath.Join(folders, t.name())
+	if os.Getenv("JUDGE") != "" {
+		b, err = answer(ctx, "museum", "judge", t.entry.ID, out, "--json")
+		b.Set = t.specimen.Set
+		return b, err
+	}
 	if err := os.RemoveAll(out); err != nil {
 		return b, err
 	}
@@ -173,22 +179,27 @@ func (t task) run(ctx context.Context) (b run.BugResult, err error) {
 	for key, value := range t.specimen.Set {
 		args = append(args, "--set", key+"="+value)
 	}
-	cmd := exec.CommandContext(ctx, "bin/hitless", args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err = cmd.Run()
-	if stdout.Len() == 0 {
-		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-		return b, fmt.Errorf("no answer (%w): %s", err, lines[len(lines)-1])
-	}
-	if err := json.Unmarshal(stdout.Bytes(), &b); err != nil {
+	if b, err = answer(ctx, args...); err != nil {
 		return b, err
 	}
 	if t.bad && b.Answer == museum.Seen && t.seed == 1 {
 		return b, draw(ctx, t.entry.ID, out)
 	}
 	return b, nil
+}
+
+// answer runs hitless and returns the answer that it prints. Its exit code depends on the answer.
+func answer(ctx context.Context, args ...string) (b run.BugResult, err error) {
+	cmd := exec.CommandContext(ctx, "bin/hitless", args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); stdout.Len() == 0 {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		return b, fmt.Errorf("no answer (%w): %s", err, lines[len(lines)-1])
+	}
+	err = json.Unmarshal(stdout.Bytes(), &b)
+	return b, err
 }
 
 // draw writes the picture of a run with the bug.

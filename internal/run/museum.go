@@ -71,24 +71,39 @@ func Museum(ctx context.Context, o Options, e museum.Entry) (BugResult, error) {
 	if err != nil {
 		return b, err
 	}
-	return b.judged(e, result)
+	b.Folder = result.Dir
+	err = b.judge(e)
+	return b, err
 }
 
-// judged adds what the record of a run shows.
-func (b BugResult) judged(e museum.Entry, result *Result) (BugResult, error) {
-	h, err := record.OpenHistory(result.Dir)
+// JudgeBug searches the record of a run that has ended for an entry's signature. The folder is that of the run.
+func JudgeBug(dir string, e museum.Entry) (BugResult, error) {
+	b := BugResult{ID: e.ID, Title: e.Title, Folder: dir}
+	err := b.judge(e)
+	return b, err
+}
+
+// judge adds what the record in the result's folder shows.
+func (b *BugResult) judge(e museum.Entry) error {
+	h, err := record.OpenHistory(b.Folder)
 	if err != nil {
-		return b, err
+		return err
 	}
 	r, err := museum.Open(h)
 	if err != nil {
-		return b, err
+		return err
 	}
 	f := e.Judge(r)
-	b.Answer, b.Reasons, b.Folder = f.Answer, f.Reasons, result.Dir
+	b.Answer, b.Reasons, b.Seed = f.Answer, f.Reasons, r.Report.Run.Seed
 	b.Verdict, b.Attempts, b.Dropped = string(r.Report.Verdict), r.Report.Totals.Attempts, r.Report.Totals.Dropped
-	b.HistorySha256, b.ProgramSha256 = result.HistorySha256, r.Report.Run.ProgramSha256
-	return b, nil
+	b.ProgramSha256 = r.Report.Run.ProgramSha256
+	if b.Subject == "" {
+		s := r.Report.Subject
+		b.Subject = subject.Spec{Name: s.Name, Version: s.Version, Mode: s.Mode, Flags: s.Flags}.String()
+	}
+	o, err := h.Origin()
+	b.HistorySha256 = o.HistorySha256
+	return err
 }
 
 // modeOf returns the mode of a subject; empty for a described program whose mode is none of kube-proxy's, which can have every bug.

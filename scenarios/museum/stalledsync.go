@@ -21,9 +21,10 @@ func stalledSyncs() []Entry {
 		withTimeline(Entry{
 			ID: "k8s-139516", Title: "a Service with long names stops all updates: each later rollout is lost",
 			Issue: upstream + "/issues/139516", Affected: "kube-proxy v1.36.3 in mode nftables", Fixed: "v1.37", Modes: []string{nftables},
-			Look: "All nodes lose connections from the end of the old pod to the end of the run. The proxy's log has the refused transaction.",
+			Look: "All nodes lose connections from the end of the old pod on, until their health checks fail. The proxy's log has the refused transaction.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.36.3/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
-			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: minLasting, toEnd: true}.search,
+			// After about a minute the proxies' health checks fail, and the load balancer removes the nodes.
+			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: 45 * time.Second}.search,
 		}),
 		withTimeline(Entry{
 			ID: "k8s-135266", Title: "a stale endpoint with the address of a ready pod hides the pod",
