@@ -51,10 +51,10 @@ func museumList(string) (string, error) {
 func museumTable(top string) (string, error) {
 	var text strings.Builder
 	programs := []string{}
-	pairs := [2]int{}
+	pairs, caught := [2]int{}, 0
 	for i, unfixed := range []bool{false, true} {
 		text.WriteString([]string{"", "\nBugs without a fixed version; their twin is another mode, another program or a workaround:\n\n"}[i] +
-			"| bug | with it | seen | without it | not seen | histories of seed 1 |\n|---|---|---|---|---|---|\n")
+			"| bug | with it | seen | verdict | without it | not seen | verdict | histories of seed 1 |\n|---|---|---|---|---|---|---|---|\n")
 		for _, e := range museum.All() {
 			a, err := readAnswers(filepath.Join(top, museumDir, e.ID+".json"))
 			if errors.Is(err, fs.ErrNotExist) || e.Unfixed() != unfixed {
@@ -63,9 +63,12 @@ func museumTable(top string) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			fmt.Fprintf(&text, "| %s | %s | %d of %d | %s | %d of %d | %s, %s |\n", e.ID, e.Bad, run.Count(a.Bad, museum.Seen), len(a.Bad), e.Good,
-				run.Count(a.Good, museum.NotSeen), len(a.Good), shortHash(a.Bad), shortHash(a.Good))
+			fmt.Fprintf(&text, "| %s | %s | %d of %d | %s | %s | %d of %d | %s | %s, %s |\n", e.ID, e.Bad, run.Count(a.Bad, museum.Seen), len(a.Bad),
+				verdictOf(a.Bad), e.Good, run.Count(a.Good, museum.NotSeen), len(a.Good), verdictOf(a.Good), shortHash(a.Bad), shortHash(a.Good))
 			pairs[i]++
+			if caughtByVerdict(a) {
+				caught++
+			}
 			for _, b := range append(a.Bad, a.Good...) {
 				if b.ProgramSha256 != "" && !slices.Contains(programs, b.ProgramSha256) {
 					programs = append(programs, b.ProgramSha256)
@@ -74,9 +77,27 @@ func museumTable(top string) (string, error) {
 		}
 	}
 	slices.Sort(programs)
-	fmt.Fprintf(&text, "\n%s with a fixed version and %s without one were run. Programs (sha256): %s.\n", units.Plural(pairs[0], "bug"), units.Thousands(pairs[1]),
-		strings.Join(programs, ", "))
+	fmt.Fprintf(&text, "\n%s with a fixed version and %s without one were run. The verdict alone tells the two subjects of %d of them apart: with the bug it is fail "+
+		"or more than twice as many attempts are dropped, on the first seed. Programs (sha256): %s.\n", units.Plural(pairs[0], "bug"), units.Thousands(pairs[1]),
+		caught, strings.Join(programs, ", "))
 	return text.String(), nil
+}
+
+// verdictOf is the verdict and the loss of the first seed's run.
+func verdictOf(all []run.BugResult) string {
+	if len(all) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s, %s of %s", all[0].Verdict, units.Thousands(all[0].Dropped), units.Thousands(all[0].Attempts))
+}
+
+// caughtByVerdict reports whether a reader of the two reports of the first seed sees the bug without its signature.
+func caughtByVerdict(a run.BugAnswers) bool {
+	if len(a.Bad) == 0 || len(a.Good) == 0 {
+		return false
+	}
+	bad, good := a.Bad[0], a.Good[0]
+	return bad.Verdict == "fail" && (good.Verdict == "pass" || bad.Dropped > 2*good.Dropped)
 }
 
 // shortHash is the begin of the hash of the first seed's history.

@@ -109,6 +109,7 @@ func specimens(t *testing.T) []specimen {
 	ranges := at("k8s-122614", "object patch")
 	hijacked := at("k8s-75290", "object apply")
 	addressed := at("k8s-114815", "node address")
+	external := at("k8s-121909", "object patch")
 	retargeted := at("k8s-130542", "object patch")
 	both := []string{"node-1", "node-2"}
 	policySteps := func(s *fakeRun) {
@@ -155,6 +156,7 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-78993", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},
 		{id: "k8s-71514", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},
 		{id: "k8s-65387", bug: func(s *fakeRun, shift int) { lose(s, localNode+200+shift, whole, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-121909", bug: func(s *fakeRun, shift int) { lose(s, external+200+shift, whole, record.Rejected, "node-1") }},
 		{id: "k8s-122614", bug: func(s *fakeRun, shift int) {
 			if shift > 0 {
 				answersUntil(ranges + shift)(s)

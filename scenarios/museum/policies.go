@@ -48,6 +48,14 @@ func policies() []Entry {
 				least: 45 * time.Second, toEnd: true}.search,
 		}),
 		withTimeline(Entry{
+			ID: "k8s-121909", Title: "a client in the cluster is refused at an external IP when its node has no pod",
+			Issue: upstream + "/issues/121909", Affected: "kube-proxy v1.25 and later in mode iptables; seen up to v1.37.1", Fixed: notFixed, Modes: []string{iptables},
+			Look: "From the change of externalTrafficPolicy on the client's connections are refused, although a pod on another node is ready.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.24.17/iptables"},
+			Signature: pattern{occasions: atSteps("object patch Service/default/web"), name: "changes of externalTrafficPolicy", protocol: record.ProtocolNew,
+				least: 45 * time.Second, toEnd: true}.search,
+		}),
+		withTimeline(Entry{
 			ID: "k8s-122614", Title: "a change of loadBalancerSourceRanges has no effect: a client that is not allowed is served",
 			Issue: upstream + "/issues/122614", Affected: "kube-proxy v1.29 in mode nftables", Fixed: "v1.30.0", Modes: []string{nftables},
 			Look: "Lane tcp-new loses nothing after the change. It should lose everything, because the client's address is in no range.",
