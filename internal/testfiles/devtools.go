@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 )
@@ -19,6 +20,7 @@ import (
 func LoadTime(t *testing.T, page string) time.Duration {
 	t.Helper()
 	b := startBrowser(t)
+	defer b.end() // the next page can take longer to write than a browser may live
 	warm := Write(t, t.TempDir(), "warm.html", []byte("<!doctype html><title>warm</title><svg><rect width='1' height='1'/></svg><script>1</script>"))
 	b.load(t, warm)
 	before := b.cpu(t)
@@ -32,6 +34,7 @@ type browser struct {
 	from    *bufio.Reader
 	session string // of its only tab
 	last    int    // number of the last call
+	end     func() // closes the browser, once
 }
 
 type message struct {
@@ -60,7 +63,7 @@ func startBrowser(t *testing.T) *browser {
 	in.Close()
 	out.Close()
 	b := &browser{to: to, from: bufio.NewReader(from)}
-	t.Cleanup(func() {
+	b.end = sync.OnceFunc(func() {
 		b.session = ""
 		b.call(t, "Browser.close", nil, nil)
 		_ = cmd.Wait()
@@ -68,6 +71,7 @@ func startBrowser(t *testing.T) *browser {
 		to.Close()
 		from.Close()
 	})
+	t.Cleanup(b.end)
 	var targets struct {
 		TargetInfos []struct{ TargetID, Type string }
 	}
