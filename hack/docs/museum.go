@@ -77,8 +77,8 @@ func museumTable(top string) (string, error) {
 		}
 	}
 	slices.Sort(programs)
-	fmt.Fprintf(&text, "\n%s with a fixed version and %s without one were run. The verdict alone tells the two subjects of %d of them apart on the first seed: "+
-		"with the bug it is fail, and without it pass, or the loss is less than half. Programs (sha256): %s.\n", units.Plural(pairs[0], "bug"), units.Thousands(pairs[1]),
+	fmt.Fprintf(&text, "\n%s with a fixed version and %s without one were run. On the first seed the verdict alone tells the subjects of %d of them apart. "+
+		"It is fail with the bug; without it, it is pass or the loss is less than half. Programs (sha256): %s.\n", units.Plural(pairs[0], "bug"), units.Thousands(pairs[1]),
 		caught, strings.Join(programs, ", "))
 	return text.String(), nil
 }
