@@ -9,7 +9,7 @@ import (
 // graceful are bugs of graceful termination in mode ipvs, and of the proxy's own restarts.
 func graceful() []Entry {
 	restarted := atSteps("restart the proxy of ")
-	restart := map[string]string{"which": "each", "lanes": "tcp-new", "signal": "TERM", "change": "off"}
+	restart := map[string]string{"which": "each", "lanes": "tcp-new", "signal": "TERM", "change": "off", "trafficPolicy": "Cluster"}
 	return []Entry{
 		{
 			ID: "k8s-73154", Title: "a starting proxy sets all endpoints to weight 0 until its first sync has ended",
