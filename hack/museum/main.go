@@ -160,14 +160,22 @@ func runMissing(ctx context.Context, tasks []task, files map[string]*file) error
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// run runs one specimen and returns the answer.
+// run runs one specimen, or judges its record again, and returns the answer. It draws the first run with the bug.
 func (t task) run(ctx context.Context) (b run.BugResult, err error) {
 	out := filepath.Join(folders, t.name())
 	if os.Getenv("JUDGE") != "" {
 		b, err = answer(ctx, "museum", "judge", t.entry.ID, out, "--json")
 		b.Set = t.specimen.Set
-		return b, err
+	} else {
+		b, err = t.runAnew(ctx, out)
 	}
+	if err == nil && t.bad && b.Answer == museum.Seen && t.seed == 1 {
+		err = draw(ctx, t.entry.ID, out)
+	}
+	return b, err
+}
+
+func (t task) runAnew(ctx context.Context, out string) (b run.BugResult, err error) {
 	if err := os.RemoveAll(out); err != nil {
 		return b, err
 	}
@@ -179,13 +187,7 @@ func (t task) run(ctx context.Context) (b run.BugResult, err error) {
 	for key, value := range t.specimen.Set {
 		args = append(args, "--set", key+"="+value)
 	}
-	if b, err = answer(ctx, args...); err != nil {
-		return b, err
-	}
-	if t.bad && b.Answer == museum.Seen && t.seed == 1 {
-		return b, draw(ctx, t.entry.ID, out)
-	}
-	return b, nil
+	return answer(ctx, args...)
 }
 
 // answer runs hitless and returns the answer that it prints. Its exit code depends on the answer.
