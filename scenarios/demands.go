@@ -1,8 +1,12 @@
 package scenarios
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
@@ -18,6 +22,38 @@ const minLoss = time.Second
 func (s Scenario) demands(p Params) record.Phase {
 	disturbing := s.disturbing(p)
 	return record.Phase{Attempts: minAttempts, Loss: s.loss(p, disturbing), Disturbs: len(disturbing) > 0}
+}
+
+// CheckRate returns an error when a run cannot pass because it measures too little: fewer attempts than demands asks for in the baseline, or
+// a path without an attempt during the loss that a faulty proxy causes. rate is that of each lane, in attempts per second.
+func (s Scenario) CheckRate(p Params, rate float64, nodes int) error {
+	if s.Lanes != nil { // they have rates of their own
+		return nil
+	}
+	d, paths := s.demands(p), p.paths(nodes)
+	all := rate * float64(len(p.laneNames())*len(p.Family().Each()))
+	need, most := float64(d.Attempts*paths), all*baseline.Of(p).Seconds()
+	switch least := 2 * float64(paths) / d.Loss.Seconds(); {
+	case most < need:
+		return fmt.Errorf("%g attempts per second are too few: a baseline of %s has %.0f attempts, and %.0f on %d paths are the least; "+
+			"give %.2g attempts per second (--rate, of a soak --probe-every), or --set baseline=%s", all, baseline.Of(p), most, need, paths,
+			math.Ceil(100*need/baseline.Of(p).Seconds())/100, time.Duration(math.Ceil(need/all))*time.Second)
+	case all < least:
+		return fmt.Errorf("%g attempts per second are too few: a faulty proxy loses connections for %s, and each of %d paths needs two attempts in that time; "+
+			"give %.2g attempts per second (--rate, of a soak --probe-every)", all, d.Loss, paths, math.Ceil(100*least)/100)
+	}
+	return nil
+}
+
+// paths is the number of nodes that the attempts of a run go over while nothing is disturbed.
+func (p Params) paths(nodes int) int {
+	switch {
+	case !p.ThroughBalancer():
+		return 1
+	case TrafficPolicy.Of(p) == string(corev1.ServiceExternalTrafficPolicyLocal):
+		return min(nodes, Replicas.Of(p))
+	}
+	return nodes
 }
 
 // disturbing are the steps that disturb the cluster or its proxies.

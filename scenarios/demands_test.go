@@ -1,6 +1,8 @@
 package scenarios
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +71,35 @@ func TestATimelineThatDisturbsNothingIsQuiet(t *testing.T) {
 		loss, disturbs := demandsOf(t, s, nil)
 		if s.Name != want.name || loss != want.loss || disturbs != (want.name == ReplayName) {
 			t.Errorf("%q is %s, demands to see %s and disturbs: %t", text, s.Name, loss, disturbs)
+		}
+	}
+}
+
+// A run that measures too little to pass is refused before it begins, with what would be enough.
+func TestTooLowRatesAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		scenario string
+		set      map[string]string
+		rate     float64
+		nodes    int
+		want     string // of the error; empty for none
+	}{
+		"default of a soak":            {"soak", nil, 0.2, 3, ""},
+		"a soak on all nodes":          {"soak", map[string]string{"trafficPolicy": "Cluster"}, 0.2, 3, ""},
+		"few attempts":                 {"soak", map[string]string{"baseline": "20s"}, 0.1, 3, "a baseline of 20s has 2 attempts, and 10 on 2 paths are the least; give 0.5 attempts"},
+		"few on many nodes":            {"rollout", map[string]string{"trafficPolicy": "Cluster"}, 1, 10, "50 on 10 paths are the least"},
+		"two lanes have twice as many": {"rollout", map[string]string{"lanes": "tcp-new,udp-fresh"}, 0.5, 3, ""},
+		"rare attempts":                {"restart", map[string]string{"baseline": "10m"}, 1, 3, "a faulty proxy loses connections for 2s"},
+		"the default of a run":         {"rollout", nil, 100, 3, ""},
+	} {
+		s := All()[slices.IndexFunc(All(), func(s Scenario) bool { return s.Name == c.scenario })]
+		p, err := s.Fill(c.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.CheckRate(p, c.rate, c.nodes)
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }

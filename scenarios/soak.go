@@ -66,6 +66,8 @@ func soak() Scenario {
 			shutdownDelay.withDefault("60s"),
 			GracePeriod.withDefault("90s"),
 			idleCollects.withDefault("off"),
+			// At the rate of a soak a shorter baseline has too few attempts on each path.
+			baseline.withDefault("90s"),
 			settle.withDefault("1m"),
 			RecordMode.Parameter,
 		}),

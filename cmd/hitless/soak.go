@@ -62,7 +62,7 @@ that repeats it is printed.`,
 	f := cmd.Flags()
 	subjectFlag(f, &o)
 	f.DurationVar(&length, "for", 24*time.Hour, "virtual time of the churn")
-	f.DurationVar(&every, "probe-every", 10*time.Second, "time between two connections of the probe")
+	f.DurationVar(&every, "probe-every", 5*time.Second, "time between two connections of the probe")
 	f.StringVar(&seeds, "seeds", "1", "one seed, or a range such as 1..16; as many at a time as there are CPUs")
 	f.BoolVar(&keepGoing, "keep-going", false, "go on after the first failed attempt")
 	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the results, one below it for each seed")

@@ -60,7 +60,7 @@ func TestSoaksHaveTheirRoom(t *testing.T) {
 		fits   bool
 	}{
 		{"1h", 200, nil, true},
-		{"24h", 0.1, nil, true},
+		{"24h", 0.2, nil, true},
 		{"5h", 200, map[string]string{"record": "all"}, true},
 		{"10h", 200, nil, true},
 		{"10h", 200, map[string]string{"record": "all"}, false},
@@ -70,7 +70,7 @@ func TestSoaksHaveTheirRoom(t *testing.T) {
 		{"24h", 50, map[string]string{"record": "all"}, false},
 		{"24h", 50, map[string]string{"direct": "on"}, false},
 		{"24h", 50, map[string]string{"direct": "on", "rolloutsPerHour": "1"}, false},
-		{"240h", 0.1, map[string]string{"keepGoing": "on"}, true},
+		{"240h", 0.2, map[string]string{"keepGoing": "on"}, true},
 		{"744h", 1000, nil, false},
 	} {
 		o := Options{Scenario: "soak", Rate: c.rate, Set: map[string]string{"for": c.length}, LabOptions: site.LabOptions{Cache: t.TempDir()}}

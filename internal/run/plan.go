@@ -51,6 +51,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err := s.CheckNodes(params, site.NodeNames(o.Nodes)); err != nil {
 		return p, spec, UsageError{Reason: err}
 	}
+	if err := s.CheckRate(params, o.Rate, o.Nodes); err != nil {
+		return p, spec, UsageError{Reason: err}
+	}
 	if err := o.checkCapture(params); err != nil {
 		return p, spec, err
 	}
