@@ -18,7 +18,7 @@ func graceful() []Entry {
 			Bad:  Specimen{Subject: "kube-proxy@v1.13.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.13.12/ipvs"},
 			Scenario: "restart", Set: restart,
 			Signature: pattern{occasions: restarted, name: "restarts of a proxy", protocol: record.ProtocolNew, onNode: true, classes: refusing,
-				least: 100 * time.Millisecond}.search,
+				least: 120 * time.Millisecond}.search,
 		},
 		{
 			ID: "k8s-75360", Title: "a starting proxy removes all rules and writes them a second later",
