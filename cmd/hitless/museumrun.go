@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -110,8 +109,23 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry) (err error)
 		}
 		defer func() { err = errors.Join(err, folder.Close()) }()
 	}
-	var found []run.BugResult
+	found, err := c.examine(cmd, entries, several)
+	if err != nil {
+		return err
+	}
 	var answers []museum.Answer
+	for _, b := range found {
+		answers = append(answers, b.Answer)
+	}
+	if code := museum.ExitCode(answers...); code != exitPass {
+		return exitError{code: code}
+	}
+	return nil
+}
+
+// examine runs the entries, and prints each answer. Of several bugs the results so far are written after each, so that an interrupt loses none.
+func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several bool) (found []run.BugResult, err error) {
+	out := cmd.OutOrStdout()
 	for _, e := range entries {
 		one := c.o
 		if several {
@@ -120,20 +134,31 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry) (err error)
 		leaveToTimeline(cmd, &one, e)
 		b, err := run.Museum(cmd.Context(), one, e)
 		if err != nil {
-			return err
+			return found, err
 		}
-		found, answers = append(found, b), append(answers, b.Answer)
-		if !c.asJSON && !c.all {
-			printBug(cmd.OutOrStdout(), b)
+		found = append(found, b)
+		switch {
+		case c.asJSON:
+		case c.all:
+			fmt.Fprintf(out, "%-12s %-14s %s\n", b.ID, b.Answer, b.Reasons[0])
+		default:
+			printBug(out, b)
+		}
+		if several {
+			if err := writeBugs(c.o.Out, found); err != nil {
+				return found, err
+			}
 		}
 	}
-	if err := c.conclude(cmd, found, several); err != nil {
-		return err
+	switch {
+	case c.asJSON && several:
+		return found, encode(out, found)
+	case c.asJSON:
+		return found, encode(out, found[0])
+	case c.all:
+		return found, printCounts(out, found)
 	}
-	if code := museum.ExitCode(answers...); code != exitPass {
-		return exitError{code: code}
-	}
-	return nil
+	return found, nil
 }
 
 // leaveToTimeline removes the defaults of flags that an entry's timeline has a value for.
@@ -149,24 +174,6 @@ func leaveToTimeline(cmd *cobra.Command, o *run.Options, e museum.Entry) {
 	}
 }
 
-// conclude writes the results of several bugs, and prints what has not been printed.
-func (c *museumCall) conclude(cmd *cobra.Command, found []run.BugResult, several bool) error {
-	if several {
-		if err := writeBugs(c.o.Out, found); err != nil {
-			return err
-		}
-	}
-	switch {
-	case c.asJSON && several:
-		return encode(cmd.OutOrStdout(), found)
-	case c.asJSON:
-		return encode(cmd.OutOrStdout(), found[0])
-	case c.all:
-		return printBugs(cmd.OutOrStdout(), found)
-	}
-	return nil
-}
-
 // printBug prints the answer of one bug with its reasons.
 func printBug(out io.Writer, b run.BugResult) {
 	fmt.Fprintf(out, "%s  %s in %s\n", b.ID, b.Answer, b.Subject)
@@ -178,20 +185,10 @@ func printBug(out io.Writer, b run.BugResult) {
 	}
 }
 
-// printBugs prints a table of answers, with the number of each.
-func printBugs(out io.Writer, found []run.BugResult) error {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "BUG\tANSWER\tREASON")
-	counts := map[museum.Answer]int{}
-	for _, b := range found {
-		counts[b.Answer]++
-		fmt.Fprintf(w, "%s\t%s\t%s\n", b.ID, b.Answer, b.Reasons[0])
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(out, "\n%d bugs: %d seen, %d not seen, %d cannot tell, %d do not apply\n", len(found), counts[museum.Seen], counts[museum.NotSeen],
-		counts[museum.CannotTell], counts[museum.DoesNotApply])
+// printCounts prints how many bugs have each answer.
+func printCounts(out io.Writer, found []run.BugResult) error {
+	_, err := fmt.Fprintf(out, "\n%d bugs: %d seen, %d not seen, %d cannot tell, %d do not apply\n", len(found), run.Count(found, museum.Seen),
+		run.Count(found, museum.NotSeen), run.Count(found, museum.CannotTell), run.Count(found, museum.DoesNotApply))
 	return err
 }
 
