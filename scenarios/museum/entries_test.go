@@ -104,7 +104,6 @@ func specimens(t *testing.T) []specimen {
 	patched := at("k8s-75262", "object patch")
 	removed := at("k8s-141371", "object delete")
 	hangs := at("k8s-71894", "object delete")
-	off := at("k8s-48370", "node off")
 	localNode := at("k8s-65387", "object patch")
 	ranges := at("k8s-122614", "object patch")
 	hijacked := at("k8s-75290", "object apply")
@@ -129,7 +128,6 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-139516", setUp: exits(25_000), bug: func(s *fakeRun, shift int) { lose(s, 25_100+shift, whole, record.ConnectTimeout, both...) }},
 		{id: "k8s-135266", bug: func(s *fakeRun, shift int) { lose(s, stale+200+shift, whole, record.Rejected, both...) }},
 		{id: "k8s-75262", bug: func(s *fakeRun, shift int) { lose(s, patched+200+shift, whole, record.Rejected, "node-1") }},
-		{id: "k8s-48370", bug: losesFlow(off), good: steadyFlow},
 		{id: "k8s-125467", setUp: exits(27_000, 57_000), bug: losesFlow(57_000), good: steadyFlow},
 		{id: "k8s-105657", setUp: scaleSteps, bug: losesFlow(24_000), good: steadyFlow},
 		{id: "k8s-59368", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},

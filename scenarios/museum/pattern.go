@@ -181,6 +181,17 @@ func atSteps(prefix string) func(r *Record) []step {
 	return func(r *Record) []step { return r.steps(prefix) }
 }
 
+// atBegins returns the begins of these steps. A step that also waits for what follows has its effect long before its end.
+func atBegins(prefix string) func(r *Record) []step {
+	return func(r *Record) []step {
+		found := r.steps(prefix)
+		for i := range found {
+			found[i].end = found[i].begin
+		}
+		return found
+	}
+}
+
 // atExits returns the occasions that are the ends of pods of the measured workload in the scenario.
 func atExits(r *Record) (found []step) {
 	scenario := r.phase("scenario")

@@ -20,13 +20,6 @@ func staleFlows() []Entry {
 	byNodePort["target"] = "nodePort"
 	return []Entry{
 		withTimeline(Entry{
-			ID: "k8s-48370", Title: "a UDP flow that began before the proxy had written its rules is lost as long as it sends",
-			Issue: upstream + "/issues/48370", Fix: upstream + "/pull/98305",
-			Affected: "kube-proxy up to v1.20.4 in mode iptables, by NodePort", Fixed: "v1.20.5 (#98305)", Modes: []string{iptables}, Look: look,
-			Bad: Specimen{Subject: "kube-proxy@v1.20.4/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.20.15/iptables"},
-			Signature: lost(atSteps("node off "), "power losses of a node"),
-		}),
-		withTimeline(Entry{
 			ID: "k8s-125467", Title: "a UDP flow stays with a pod that was unready before it ended",
 			Issue: upstream + "/issues/125467", Fix: upstream + "/pull/127780",
 			Affected: "kube-proxy v1.29.0 to v1.31.1 in modes iptables and nftables", Fixed: "v1.31.2 (#127780)", Modes: []string{iptables, nftables}, Look: look,

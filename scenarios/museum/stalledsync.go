@@ -36,7 +36,7 @@ func stalledSyncs() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-75290", Title: "a Service with another node's address as its external IP cuts that node off",
-			Issue: upstream + "/issues/75290", Affected: "kube-proxy in mode ipvs; seen up to v1.37.1", Fixed: notFixed, Modes: []string{ipvs},
+			Issue: upstream + "/issues/75290", Affected: "kube-proxy in mode ipvs; seen up to v1.37.1", Fixed: notFixed,
 			Look: "From the creation of the Service on the path over node-1 loses connections to the pod of node-2.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
 			Signature: pattern{occasions: atSteps("object apply Service/default/hijack"), name: "Services with a node's address", protocol: record.ProtocolNew,
@@ -44,11 +44,11 @@ func stalledSyncs() []Entry {
 		}),
 		{
 			ID: "rke2-10469", Title: "a firewall that reloads its rules deletes the proxy's, and the proxy does not write them again",
-			Issue: "https://github.com/rancher/rke2/issues/10469", Affected: "kube-proxy in mode nftables; seen up to v1.37.1", Fixed: notFixed, Modes: []string{nftables},
+			Issue: "https://github.com/rancher/rke2/issues/10469", Affected: "kube-proxy in mode nftables; seen up to v1.37.1", Fixed: notFixed,
 			Look: "The node whose firewall was reloaded loses connections to the end of the run.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/iptables"},
 			Scenario: "interference", Set: map[string]string{"what": "reload", "lasts": "75s", "lanes": "tcp-new"},
-			Signature: pattern{occasions: atSteps("reload the firewall of "), name: "reloads", protocol: record.ProtocolNew, onNode: true,
+			Signature: pattern{occasions: atBegins("reload the firewall of "), name: "reloads", protocol: record.ProtocolNew, onNode: true,
 				least: minLasting, toEnd: true}.search,
 		},
 		withTimeline(Entry{
