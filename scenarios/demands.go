@@ -15,6 +15,9 @@ import (
 // minAttempts is the least number of attempts on each path, before the scenario and from its begin on, that a pass rests on.
 const minAttempts = 5
 
+// proofTime is what the proof can take: a shorter baseline lasts until its end.
+const proofTime = 20 * time.Second
+
 // minLoss is the shortest loss for which a slow lane is refused: a SYN that is lost is sent again after a second.
 const minLoss = time.Second
 
@@ -32,12 +35,13 @@ func (s Scenario) CheckRate(p Params, rate float64, nodes int) error {
 	}
 	d, paths := s.demands(p), p.paths(nodes)
 	all := rate * float64(len(p.laneNames())*len(p.Family().Each()))
-	need, most := float64(d.Attempts*paths), all*baseline.Of(p).Seconds()
+	length := max(baseline.Of(p), proofTime)
+	need, most := float64(d.Attempts*paths), all*length.Seconds()
 	switch least := 2 * float64(paths) / d.Loss.Seconds(); {
 	case most < need:
 		return fmt.Errorf("%g attempts per second are too few: a baseline of %s has %.0f attempts, and %.0f on %d paths are the least; "+
-			"give %.2g attempts per second (--rate, of a soak --probe-every), or --set baseline=%s", all, baseline.Of(p), most, need, paths,
-			math.Ceil(100*need/baseline.Of(p).Seconds())/100, time.Duration(math.Ceil(need/all))*time.Second)
+			"give %.2g attempts per second (--rate, of a soak --probe-every), or --set baseline=%s", all, length, most, need, paths,
+			math.Ceil(100*need/length.Seconds())/100, time.Duration(math.Ceil(need/all))*time.Second)
 	case all < least:
 		return fmt.Errorf("%g attempts per second are too few: a faulty proxy loses connections for %s, and each of %d paths needs two attempts in that time; "+
 			"give %.2g attempts per second (--rate, of a soak --probe-every)", all, d.Loss, paths, math.Ceil(100*least)/100)

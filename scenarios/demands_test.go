@@ -86,6 +86,7 @@ func TestTooLowRatesAreRefused(t *testing.T) {
 	}{
 		"default of a soak":            {"soak", nil, 0.2, 3, ""},
 		"a soak on all nodes":          {"soak", map[string]string{"trafficPolicy": "Cluster"}, 0.2, 3, ""},
+		"as long as the proof":         {"soak", map[string]string{"baseline": "10s", "trafficPolicy": "Cluster"}, 1, 3, ""},
 		"few attempts":                 {"soak", map[string]string{"baseline": "20s"}, 0.1, 3, "a baseline of 20s has 2 attempts, and 10 on 2 paths are the least; give 0.5 attempts"},
 		"few on many nodes":            {"rollout", map[string]string{"trafficPolicy": "Cluster"}, 1, 10, "50 on 10 paths are the least"},
 		"two lanes have twice as many": {"rollout", map[string]string{"lanes": "tcp-new,udp-fresh"}, 0.5, 3, ""},
