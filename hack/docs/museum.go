@@ -32,7 +32,7 @@ func museumList(string) (string, error) {
 			switch {
 			case strings.HasPrefix(value, "https://"):
 				value = "<" + value + ">"
-			case f.Name == "see it" || strings.HasPrefix(value, "hitless ") || f.Text == e.Bad.String() || f.Text == e.Good.String():
+			case f.Code:
 				value = "`" + value + "`"
 			}
 			fmt.Fprintf(&text, "- %s: %s\n", f.Name, value)

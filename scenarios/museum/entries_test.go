@@ -86,7 +86,7 @@ func losesFlow(at int) func(s *fakeRun, shift int) {
 	return func(s *fakeRun, shift int) { s.flow = flowUntil(at + shift) }
 }
 
-// answersUntil lets the Service answer new connections only until a time; deleted is when it is deleted.
+// answersUntil lets the Service answer new connections only until a time.
 func answersUntil(at int) func(s *fakeRun) {
 	return func(s *fakeRun) { lose(s, at, 10*whole, record.ConnectTimeout, "node-1", "node-2") }
 }

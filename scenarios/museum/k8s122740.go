@@ -44,9 +44,9 @@ func flowMoves(r *Record) Finding {
 	switch {
 	case len(seen) > 0:
 		return Finding{Seen, seen}
-	case r.Flow.First == 0 || r.Flow.First > steps[0].begin:
+	case !r.answered(record.ProtocolSticky, "", 0, steps[0].begin):
 		return cannotTell("no UDP flow was answered before a proxy was restarted")
-	case r.Flow.Last < steps[len(steps)-1].end:
+	case !r.answered(record.ProtocolSticky, "", steps[len(steps)-1].end, r.phase("end")):
 		return cannotTell("no UDP flow was answered after the proxies were restarted")
 	}
 	return Finding{NotSeen, []string{fmt.Sprintf("the UDP flow kept its pod while %d proxies were restarted", len(steps))}}

@@ -35,7 +35,7 @@ func flowToExitedPod(r *Record) Finding {
 	gone, back := steps[0].end+effectWithin, steps[1].begin
 	watched := back - gone
 	switch floor := r.Report.DetectionFloor.Ms; {
-	case r.Flow.First == 0 || r.Flow.First > steps[0].begin:
+	case !r.answered(record.ProtocolSticky, "", 0, steps[0].begin):
 		return cannotTell("no UDP flow was answered before the Service was scaled to zero")
 	case watched < minWithout || floor == nil || *floor > millis(minWithout):
 		return cannotTell("the Service had no endpoints for %s, which is too short", max(0, watched))
@@ -74,7 +74,9 @@ func (r *Record) during(protocol string, from, to time.Duration) (found []analys
 // refusals returns the number of refused and rejected attempts.
 func refusals(all ...analysis.OutageReport) (n int) {
 	for _, o := range all {
-		n += o.Classes[record.Rejected.String()] + o.Classes[record.Refused.String()]
+		for _, class := range refusing {
+			n += o.Classes[class.String()]
+		}
 	}
 	return n
 }

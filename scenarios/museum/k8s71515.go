@@ -41,7 +41,7 @@ func refusedEachMinute(r *Record) Finding {
 	switch floor := r.Report.DetectionFloor.Ms; {
 	case len(flaps) < 2:
 		return cannotTell("%d pods became unready and ready again, want at least 2", len(flaps))
-	case slices.ContainsFunc(flaps, func(pod string) bool { return !r.Open[pod] }):
+	case slices.ContainsFunc(flaps, func(pod string) bool { return !r.open(pod) }):
 		return cannotTell("no connection was open to one of the pods that became unready (%v)", flaps)
 	case floor == nil || *floor > millis(tickSlack):
 		return cannotTell("the run could not have detected an outage of %s", tickSlack)
@@ -104,8 +104,7 @@ func (r *Record) nodes() (nodes []string) {
 func (r *Record) ticks(node string, after time.Duration) (longest []float64) {
 	var row []float64
 	for _, o := range r.outagesOn(node) {
-		refusals := o.Classes[record.Rejected.String()] + o.Classes[record.Refused.String()]
-		if fromSeconds(o.From) < after || refusals != o.Failed() || o.LowerMs > millis(syncPeriod+tickSlack) {
+		if fromSeconds(o.From) < after || refusals(o) != o.Failed() || o.LowerMs > millis(syncPeriod+tickSlack) {
 			continue
 		}
 		if n := len(row); n > 0 && math.Abs(o.From-row[n-1]-terminationTick.Seconds()) > tickSlack.Seconds() {

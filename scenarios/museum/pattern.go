@@ -34,8 +34,9 @@ func (p pattern) search(r *Record) Finding {
 	}
 	var seen []string
 	var longest time.Duration
+	losses := p.losses(r)
 	for _, o := range occasions {
-		for _, l := range p.losses(r) {
+		for _, l := range losses {
 			if !p.begins(l, o) {
 				continue
 			}

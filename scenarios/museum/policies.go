@@ -1,6 +1,7 @@
 package museum
 
 import (
+	"maps"
 	"time"
 
 	"github.com/hitless/hitless/record"
@@ -11,8 +12,8 @@ func policies() []Entry {
 	changed := pattern{occasions: atSteps("change externalTrafficPolicy"), name: "changes of externalTrafficPolicy", protocol: record.ProtocolNew,
 		classes: []record.Class{record.ConnectTimeout}, least: 20 * time.Second, pause: 5 * time.Second, until: atSteps("put back externalTrafficPolicy")}.search
 	toLocal := map[string]string{"changes": "externalTrafficPolicy", "trafficPolicy": "Cluster", "replicas": "3", "between": "30s", "lanes": "tcp-new"}
-	toLocalByNodePort := map[string]string{"changes": "externalTrafficPolicy", "trafficPolicy": "Cluster", "replicas": "3", "between": "30s",
-		"target": "nodePort", "lanes": "tcp-new"}
+	toLocalByNodePort := maps.Clone(toLocal)
+	toLocalByNodePort["target"] = "nodePort"
 	const look = "Connections time out between the two steps, on paths over every node, although each node has a ready pod."
 	return []Entry{
 		{

@@ -11,11 +11,9 @@ import (
 // Record is a run's record as signatures use it.
 type Record struct {
 	Report  *analysis.Report
-	Events  []record.Event  // sorted by time
-	Answers []Answers       // of the measured lanes, sorted by lane and time
-	Open    map[string]bool // pods with an open connection that got a reply before the scenario
-	Moves   []Move          // of the flow of a udp-sticky lane
-	Flow    Answered        // of the same flow
+	Events  []record.Event // sorted by time
+	Answers []Answers      // of the measured lanes, sorted by lane and time
+	Moves   []Move         // of the flow of a udp-sticky lane
 }
 
 // Answers are consecutive answered attempts of one lane, on one path, by one pod.
@@ -33,27 +31,23 @@ type Move struct {
 	From, To string        // pods
 }
 
-// Answered holds when the first and the last answered datagrams were sent. Both are 0 when none was answered.
-type Answered struct{ First, Last time.Duration }
-
 // Open reads the record of a run.
 func Open(h *record.History) (*Record, error) {
 	a, err := analysis.New(h)
 	if err != nil {
 		return nil, analysis.Unreadable(h, err)
 	}
-	r := &Record{Report: a.Report(), Events: a.Events, Open: map[string]bool{}}
-	scenario := r.phase("scenario")
+	r := &Record{Report: a.Report(), Events: a.Events}
 	for _, l := range a.Lanes {
 		if !l.Control {
-			r.readLane(a, l, scenario)
+			r.readLane(a, l)
 		}
 	}
 	return r, nil
 }
 
-// readLane sets Answers, Open, Moves and Flow from the attempts of a lane.
-func (r *Record) readLane(a *analysis.Analysis, l *analysis.Lane, scenario time.Duration) {
+// readLane adds the Answers and Moves of a lane's attempts.
+func (r *Record) readLane(a *analysis.Analysis, l *analysis.Lane) {
 	last := map[Answers]int{} // index of the newest entry of a path and pod
 	pod := ""
 	for i := range l.Records {
@@ -63,18 +57,10 @@ func (r *Record) readLane(a *analysis.Analysis, l *analysis.Lane, scenario time.
 		}
 		at, by := s.Start(), a.Backends[s.Backend].Name
 		r.addAnswer(last, Answers{Protocol: l.Protocol, Node: a.Nodes[s.Node], Pod: by}, at, int(s.N))
-		switch l.Protocol {
-		case record.ProtocolLong:
-			r.Open[by] = r.Open[by] || at < scenario
-		case record.ProtocolSticky:
-			if pod != "" && by != pod {
-				r.Moves = append(r.Moves, Move{at, pod, by})
-			}
-			if pod = by; r.Flow.First == 0 {
-				r.Flow.First = at
-			}
-			r.Flow.Last = at
+		if l.Protocol == record.ProtocolSticky && pod != "" && by != pod {
+			r.Moves = append(r.Moves, Move{at, pod, by})
 		}
+		pod = by
 	}
 }
 
@@ -110,4 +96,10 @@ func (r *Record) answered(protocol, node string, from, to time.Duration) bool {
 	return slices.ContainsFunc(r.Answers, func(a Answers) bool {
 		return a.Protocol == protocol && (node == "" || a.Node == node) && a.First <= to && a.Last >= from
 	})
+}
+
+// open reports whether a pod had an open connection that got a reply before the scenario.
+func (r *Record) open(pod string) bool {
+	scenario := r.phase("scenario")
+	return slices.ContainsFunc(r.Answers, func(a Answers) bool { return a.Protocol == record.ProtocolLong && a.Pod == pod && a.First < scenario })
 }

@@ -10,13 +10,17 @@ import (
 )
 
 // Fact is one line about an entry, such as which versions have the bug.
-type Fact struct{ Name, Text string }
+type Fact struct {
+	Name, Text string
+	Code       bool // the text is a command, or arguments of one
+}
 
 // Facts returns what is known of a bug, in the order in which a reader needs it.
 func (e Entry) Facts() (facts []Fact) {
-	for _, f := range []Fact{{"issue", e.Issue}, {"fix", e.Fix}, {"affected", e.Affected}, {"fixed in", e.Fixed}, {"modes", e.ModeText()},
-		{"has the bug", e.Bad.String()}, {"does not", e.Good.String()}, {"trigger", e.trigger()}, {"look for", e.Look},
-		{"see it", "hitless museum run " + e.ID + " --subject " + e.Bad.String() + " --controlplane replay"}} {
+	for _, f := range []Fact{{"issue", e.Issue, false}, {"fix", e.Fix, false}, {"affected", e.Affected, false}, {"fixed in", e.Fixed, false},
+		{"modes", e.ModeText(), false}, {"has the bug", e.Bad.String(), true}, {"does not", e.Good.String(), true},
+		{"trigger", e.trigger(), e.Timeline == nil}, {"look for", e.Look, false},
+		{"see it", "hitless museum run " + e.ID + " --subject " + e.Bad.String() + " --controlplane replay", true}} {
 		if f.Text != "" {
 			facts = append(facts, f)
 		}

@@ -3,7 +3,6 @@ package museum
 import (
 	"embed"
 	"fmt"
-	"maps"
 
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/timeline"
@@ -25,10 +24,7 @@ func withTimeline(e Entry) Entry {
 	if err != nil {
 		panic(err)
 	}
-	e.Scenario, e.Timeline, e.Set = scenarios.ReplayName, t, maps.Clone(e.Set)
-	if e.Set == nil {
-		e.Set = map[string]string{}
-	}
+	e.Scenario, e.Timeline, e.Set = scenarios.ReplayName, t, map[string]string{}
 	for _, s := range t.Set {
 		e.Set[s.Key] = s.Value
 	}
