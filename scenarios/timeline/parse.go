@@ -160,18 +160,18 @@ func (p *parser) parseStep(text string) error {
 // parseAction reads a step without its time.
 func (p *parser) parseAction(text string) (Step, error) {
 	s := Step{Line: p.line}
-	all := strings.FieldsFunc(text, isSpace)
-	if v, err := s.takeVerb(&all); err == nil && v.text {
-		return s.takeText(all)
-	}
-	var object string
+	head, object := text, ""
 	if i := strings.IndexByte(text, '{'); i >= 0 {
-		text, object = text[:i], text[i:]
+		head, object = text[:i], text[i:]
 	}
-	words := strings.FieldsFunc(text, isSpace)
+	words := strings.FieldsFunc(head, isSpace)
 	v, err := s.takeVerb(&words)
 	if err != nil {
 		return s, err
+	}
+	if v.text {
+		all := strings.FieldsFunc(text, isSpace)
+		return s.takeText(all[len(strings.Fields(s.Verb)):])
 	}
 	if !v.object.absent {
 		if len(words) == 0 {
