@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -118,13 +117,7 @@ func prepare(programs []Program, node *topology.Node) error {
 		{"-t", "filter", "-I", "INPUT", "-j", "KUBE-FIREWALL"},
 		{"-t", "filter", "-I", "OUTPUT", "-j", "KUBE-FIREWALL"},
 	} {
-		err := node.Do(func() error {
-			if out, err := exec.Command("iptables", rule...).CombinedOutput(); err != nil {
-				return fmt.Errorf("iptables %v: %w: %s", rule, err, out)
-			}
-			return nil
-		})
-		if err != nil {
+		if _, err := runIn(context.Background(), node, "", append([]string{"iptables"}, rule...)...); err != nil {
 			return err
 		}
 	}
