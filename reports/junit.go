@@ -53,7 +53,7 @@ type junitDetail struct {
 func WriteJUnit(w io.Writer, r *analysis.Report, o record.Origin) error {
 	length := strconv.FormatFloat(r.Run.Duration, 'f', 3, 64)
 	test := junitCase{Class: "hitless." + r.Run.Scenario, Name: r.SubjectText() + " stays within the loss budget", Time: length}
-	suite := junitSuite{Name: "hitless " + r.Run.Scenario, Tests: 1, Time: length, Properties: []junitProperty{
+	suite := junitSuite{Name: "hitless " + r.Run.Scenario, Time: length, Properties: []junitProperty{
 		{"verdict", string(r.Verdict)}, {"seed", strconv.FormatInt(r.Run.Seed, 10)}, {"inputs sha256", r.Run.InputsSha256},
 		{"history sha256", o.HistorySha256}, {"command", o.Command}}}
 	if r.Recovery != nil {
@@ -67,15 +67,7 @@ func WriteJUnit(w io.Writer, r *analysis.Report, o record.Origin) error {
 		message = r.Heading() + ": " + message
 	}
 	detail := &junitDetail{Message: message, Type: string(r.Verdict), Text: junitText(r, o, message)}
-	switch r.Verdict {
-	case analysis.Fail:
-		test.Failure, suite.Failures = detail, 1
-	case analysis.Skipped:
-		test.Skipped, suite.Skipped = detail, 1
-	case analysis.Invalid:
-		test.Error, suite.Errors = detail, 1
-	}
-	suite.Cases = []junitCase{test}
+	suite.add(test, outcomes[r.Verdict], detail)
 	return writeXML(w, junitSuites{Suite: suite})
 }
 
@@ -119,22 +111,29 @@ type JUnitCase struct {
 
 // WriteJUnitCases writes a suite of test cases that have no run in common.
 func WriteJUnitCases(w io.Writer, name string, cases []JUnitCase) error {
-	suite := junitSuite{Name: name, Tests: len(cases), Time: "0"}
+	suite := junitSuite{Name: name, Time: "0"}
 	for _, c := range cases {
 		test := junitCase{Class: c.Class, Name: c.Name, Time: "0"}
 		text := strings.Join(c.Reasons, "\n")
-		detail := &junitDetail{Message: text, Type: string(c.Outcome), Text: text}
-		switch c.Outcome {
-		case JUnitFailed:
-			test.Failure, suite.Failures = detail, suite.Failures+1
-		case JUnitError:
-			test.Error, suite.Errors = detail, suite.Errors+1
-		case JUnitSkipped:
-			test.Skipped, suite.Skipped = detail, suite.Skipped+1
-		}
-		suite.Cases = append(suite.Cases, test)
+		suite.add(test, c.Outcome, &junitDetail{Message: text, Type: string(c.Outcome), Text: text})
 	}
 	return writeXML(w, junitSuites{Suite: suite})
+}
+
+// outcomes are the outcomes of the verdicts that need a reason.
+var outcomes = map[analysis.Verdict]JUnitOutcome{analysis.Fail: JUnitFailed, analysis.Skipped: JUnitSkipped, analysis.Invalid: JUnitError}
+
+// add adds a test case, with its detail where the outcome needs one, and counts it.
+func (s *junitSuite) add(test junitCase, outcome JUnitOutcome, detail *junitDetail) {
+	switch s.Tests++; outcome {
+	case JUnitFailed:
+		test.Failure, s.Failures = detail, s.Failures+1
+	case JUnitError:
+		test.Error, s.Errors = detail, s.Errors+1
+	case JUnitSkipped:
+		test.Skipped, s.Skipped = detail, s.Skipped+1
+	}
+	s.Cases = append(s.Cases, test)
 }
 
 func writeXML(w io.Writer, value any) error {
