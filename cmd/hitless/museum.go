@@ -67,7 +67,6 @@ run with the bug. With --timeline only the steps are printed, as hitless replay 
 // encode writes a value as indented JSON.
 func encode(out io.Writer, value any) error {
 	e := json.NewEncoder(out)
-	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(value)
 }

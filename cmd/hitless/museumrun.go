@@ -1,15 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/museum"
@@ -88,7 +89,7 @@ func (c *museumCall) entries(ids []string) (entries []museum.Entry, err error) {
 		return nil, err
 	}
 	for i, e := range museum.All() {
-		if shard.Of <= 1 || i%shard.Of == shard.Part-1 {
+		if shard.Has(i) {
 			entries = append(entries, e)
 		}
 	}
@@ -192,25 +193,17 @@ func printCounts(out io.Writer, found []run.BugResult) error {
 	return err
 }
 
-// writeBugs writes museum.json and junit.xml.
+// writeBugs writes museum.json and junit.xml. A kill leaves the old files.
 func writeBugs(dir string, found []run.BugResult) error {
 	cases := make([]reports.JUnitCase, len(found))
 	for i, b := range found {
 		cases[i] = reports.JUnitCase{Class: "hitless.museum", Name: b.ID + ": " + b.Title, Outcome: junitOutcomes[b.Answer], Reasons: b.Reasons}
 	}
-	for name, write := range map[string]func(io.Writer) error{
-		"museum.json": func(w io.Writer) error { return encode(w, found) },
-		"junit.xml":   func(w io.Writer) error { return reports.WriteJUnitCases(w, "hitless museum", cases) },
-	} {
-		file, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(write(file), file.Close()); err != nil {
-			return fmt.Errorf("writing %s: %w", file.Name(), err)
-		}
+	var results, junit bytes.Buffer
+	if err := errors.Join(encode(&results, found), reports.WriteJUnitCases(&junit, "hitless museum", cases)); err != nil {
+		return err
 	}
-	return nil
+	return cache.WriteFiles(dir, []cache.File{{Name: "museum.json", Data: results.Bytes()}, {Name: reports.JUnitFile, Data: junit.Bytes()}})
 }
 
 // junitOutcomes are the outcomes of test cases by answer. A bug that is seen fails.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,9 +71,7 @@ func verifyRun(h *record.History) (*verify.Result, error) {
 func concludeVerify(cmd *cobra.Command, r *verify.Result, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	if asJSON {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		if err := e.Encode(r); err != nil {
+		if err := encode(out, r); err != nil {
 			return err
 		}
 	} else if err := r.WriteText(out); err != nil {

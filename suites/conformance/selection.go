@@ -52,17 +52,17 @@ func (s Shard) String() string {
 
 // of returns the specs of the shard. The runs of all specs take turns, so that label filters do not move a run to another shard.
 func (s Shard) of(all []Spec) (part []Spec) {
-	if s.Of <= 1 {
-		return all
-	}
 	order := runs(all)
 	for _, spec := range all {
-		if slices.Index(order, spec.Run)%s.Of == s.Part-1 {
+		if s.Has(slices.Index(order, spec.Run)) {
 			part = append(part, spec)
 		}
 	}
 	return part
 }
+
+// Has reports whether the shard has the i-th of a list, counted from 0; the shards take turns.
+func (s Shard) Has(i int) bool { return s.Of <= 1 || i%s.Of == s.Part-1 }
 
 // filter returns the function that tells whether the labels and texts of a spec are selected.
 func (s Selection) filter() (func(Spec) bool, error) {
