@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -46,6 +45,6 @@ func (w executor) onNode(s timeline.Step, what string, change func(nodes Command
 	if err := change(nodes); err != nil {
 		return err
 	}
-	w.Recorder.Event(record.Event{At: at, Node: s.Object, Object: s.Verb, Text: what, Body: record.Interference{State: "begin", ID: s.Object, What: what}})
+	w.Recorder.Event(interferenceEvent(at, s.Object, s.Verb, "begin", what))
 	return nil
 }

@@ -96,8 +96,11 @@ func (w *World) nft(ctx context.Context, node string, words ...string) (string, 
 // recordInterference records the begin or end of an interference; what names it in a clause. at is the time before the
 // command, because a rule is in force before its command has ended.
 func (w *World) recordInterference(at time.Duration, node, state, what string) {
-	w.Recorder.Event(record.Event{At: at, Node: node, Object: Meddling.Of(w.Params),
-		Text: what, Body: record.Interference{State: state, ID: node, What: what}})
+	w.Recorder.Event(interferenceEvent(at, node, Meddling.Of(w.Params), state, what))
+}
+
+func interferenceEvent(at time.Duration, node, object, state, what string) record.Event {
+	return record.Event{At: at, Node: node, Object: object, Text: what, Body: record.Interference{State: state, ID: node, What: what}}
 }
 
 // ruleLine matches a rule in the output of `nft -a list ruleset`; tables, chains, sets and maps have handles too.
