@@ -82,11 +82,10 @@ func start(ctx context.Context, dir, name string, e museum.Entry, s museum.Speci
 
 func expectAnswer(e museum.Entry, name string, want museum.Answer) {
 	GinkgoHelper()
-	_, history, err := runs[name].Wait()
+	result, _, err := runs[name].Wait()
 	Expect(err).NotTo(HaveOccurred())
-	record, err := museum.Open(history)
+	f, err := run.JudgeBug(result.Dir, e)
 	Expect(err).NotTo(HaveOccurred())
-	f := e.Judge(record)
 	Expect(f.Answer).To(Equal(want), "%q", f.Reasons)
 }
 

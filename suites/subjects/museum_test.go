@@ -6,20 +6,27 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/scenarios/museum"
 	"github.com/hitless/hitless/suites"
 )
 
 // finding judges one of the suite's runs for the signature of a bug.
-func finding(id, name string) museum.Finding {
+func finding(id, name string) run.BugResult {
 	GinkgoHelper()
-	_, history, err := runs[name].Wait()
+	result, _, err := runs[name].Wait()
 	Expect(err).NotTo(HaveOccurred())
-	record, err := museum.Open(history)
-	Expect(err).NotTo(HaveOccurred())
+	return judged(id, result)
+}
+
+// judged searches the record of a run for a bug.
+func judged(id string, result *run.Result) run.BugResult {
+	GinkgoHelper()
 	entry, err := museum.Find(id)
 	Expect(err).NotTo(HaveOccurred())
-	return entry.Judge(record)
+	found, err := run.JudgeBug(result.Dir, entry)
+	Expect(err).NotTo(HaveOccurred())
+	return found
 }
 
 var _ = DescribeTable("the signature of k8s-85643", func(name string, want museum.Answer) {

@@ -19,37 +19,33 @@ import (
 // The example timeline and the timeline that its failed run wrote both show the bug.
 var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 	var dir string
-	replay := func(ctx SpecContext, file, version string) (*run.Result, *record.History) {
+	replay := func(ctx SpecContext, file, version string) *run.Result {
 		GinkgoHelper()
 		line, err := run.ReadTimeline(ctx, file)
 		Expect(err).NotTo(HaveOccurred())
-		result, history, err := suites.Start(ctx, GinkgoT().TempDir(), version, run.Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/ipvs"}}).Wait()
+		result, _, err := suites.Start(ctx, GinkgoT().TempDir(), version, run.Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/ipvs"}}).Wait()
 		Expect(err).NotTo(HaveOccurred())
-		return result, history
+		return result
 	}
-	judge := func(history *record.History) museum.Answer {
+	judge := func(result *run.Result) museum.Answer {
 		GinkgoHelper()
-		entry, err := museum.Find("k8s-71515")
-		Expect(err).NotTo(HaveOccurred())
-		r, err := museum.Open(history)
-		Expect(err).NotTo(HaveOccurred())
-		finding := entry.Judge(r)
-		AddReportEntry("finding", finding.Reasons)
-		return finding.Answer
+		found := judged("k8s-71515", result)
+		AddReportEntry("finding", found.Reasons)
+		return found.Answer
 	}
 	BeforeAll(func() { dir = filepath.Join("..", "..", "docs", "examples") })
 
 	It("shows the bug in v1.12.2, and so does the timeline that this run wrote", func(ctx SpecContext) {
-		first, history := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.2")
+		first := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.2")
 		Expect(first.Report.Verdict).To(Equal(analysis.Fail))
-		Expect(judge(history)).To(Equal(museum.Seen))
-		second, history := replay(ctx, filepath.Join(first.Dir, "history", record.TimelineFile), "v1.12.2")
+		Expect(judge(first)).To(Equal(museum.Seen))
+		second := replay(ctx, filepath.Join(first.Dir, "history", record.TimelineFile), "v1.12.2")
 		Expect(second.Report.Verdict).To(Equal(analysis.Fail))
-		Expect(judge(history)).To(Equal(museum.Seen))
+		Expect(judge(second)).To(Equal(museum.Seen))
 	})
 	It("does not show the bug in v1.12.4", func(ctx SpecContext) {
-		result, history := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.4")
+		result := replay(ctx, filepath.Join(dir, "k8s-71515.timeline"), "v1.12.4")
 		Expect(result.Report.Verdict).To(Equal(analysis.Pass), "%v", result.Report.Reasons)
-		Expect(judge(history)).To(Equal(museum.NotSeen))
+		Expect(judge(result)).To(Equal(museum.NotSeen))
 	})
 })
