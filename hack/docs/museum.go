@@ -1,22 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/hitless/hitless/hack/bugs"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/scenarios/museum"
 )
-
-// museumDir has the answers of each bug that `make museum` has run.
-const museumDir = "docs/results/museum"
 
 // museumList is the table of all bugs, and a section for each with its facts, timeline and picture.
 func museumList(string) (string, error) {
@@ -56,7 +51,7 @@ func museumTable(top string) (string, error) {
 		text.WriteString([]string{"", "\nBugs without a fixed version; their twin is another mode, another program or a workaround:\n\n"}[i] +
 			"| bug | with it | seen | verdict | without it | not seen | verdict | histories of seed 1 |\n|---|---|---|---|---|---|---|---|\n")
 		for _, e := range museum.All() {
-			a, err := readAnswers(filepath.Join(top, museumDir, e.ID+".json"))
+			a, err := bugs.Read(bugs.File(top, e.ID))
 			if errors.Is(err, fs.ErrNotExist) || e.Unfixed() != unfixed {
 				continue
 			}
@@ -92,7 +87,7 @@ func verdictOf(all []run.BugResult) string {
 }
 
 // caughtByVerdict reports whether a reader of the two reports of the first seed sees the bug without its signature.
-func caughtByVerdict(a run.BugAnswers) bool {
+func caughtByVerdict(a bugs.Answers) bool {
 	if len(a.Bad) == 0 || len(a.Good) == 0 {
 		return false
 	}
@@ -106,15 +101,4 @@ func shortHash(all []run.BugResult) string {
 		return "-"
 	}
 	return "`" + all[0].HistorySha256[:12] + "`"
-}
-
-func readAnswers(file string) (a run.BugAnswers, err error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return a, err
-	}
-	if err := json.Unmarshal(data, &a); err != nil {
-		return a, fmt.Errorf("%s: %w", file, err)
-	}
-	return a, nil
 }

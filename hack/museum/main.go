@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,12 +22,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hitless/hitless/hack/bugs"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
 const (
-	results  = "docs/results/museum"
 	pictures = "scenarios/museum/pictures"
 	folders  = "out/results/museum"
 	atOnce   = 2
@@ -48,7 +49,7 @@ func examine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seeds, err := strconv.Atoi(envOr("SEEDS", "4"))
+	seeds, err := strconv.Atoi(cmp.Or(os.Getenv("SEEDS"), "4"))
 	if err != nil || seeds < 1 || seeds > 100 {
 		return fmt.Errorf("SEEDS=%s: give a number from 1 to 100", os.Getenv("SEEDS"))
 	}
@@ -84,13 +85,6 @@ func chosen(subset string) (entries []museum.Entry, err error) {
 		entries = append(entries, e)
 	}
 	return entries, nil
-}
-
-func envOr(name, otherwise string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return otherwise
 }
 
 // task is one run.
@@ -215,25 +209,20 @@ func draw(ctx context.Context, id, dir string) error {
 	return os.WriteFile(filepath.Join(pictures, id+".txt"), picture, 0o644)
 }
 
-// file has the answers of one bug; it is docs/results/museum/ID.json.
+// file has the answers of one bug.
 type file struct {
 	path string
-	run.BugAnswers
+	bugs.Answers
 }
 
+// open reads the answers of a bug; none if it was not run.
 func open(id string) (*file, error) {
-	f := &file{path: filepath.Join(results, id+".json")}
-	data, err := os.ReadFile(f.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return f, nil
+	f := &file{path: bugs.File(".", id)}
+	var err error
+	if f.Answers, err = bugs.Read(f.path); errors.Is(err, os.ErrNotExist) {
+		err = nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(data, f); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.path, err)
-	}
-	return f, nil
+	return f, err
 }
 
 func (f *file) list(bad bool) *[]run.BugResult {
@@ -253,17 +242,7 @@ func (f *file) add(t task, b run.BugResult) error {
 	list := f.list(t.bad)
 	*list = append(slices.DeleteFunc(*list, func(old run.BugResult) bool { return old.Seed == t.seed || old.Subject != t.specimen.Subject }), b)
 	slices.SortFunc(*list, func(x, y run.BugResult) int { return int(x.Seed - y.Seed) })
-	data, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(results, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(f.path+".new", append(data, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(f.path+".new", f.path)
+	return bugs.Write(f.path, f.Answers)
 }
 
 // wrong tells which answers are not the expected ones: a bug is seen on all seeds but one, and on no seed of the other subject.

@@ -31,12 +31,6 @@ type BugResult struct {
 	Folder        string `json:"-"`
 }
 
-// BugAnswers are the answers of the two specimens of a bug on several seeds, as docs/results/museum/ID.json has them.
-type BugAnswers struct {
-	Bad  []BugResult `json:"bad"`
-	Good []BugResult `json:"good"`
-}
-
 // Count returns how many results have an answer.
 func Count(results []BugResult, answer museum.Answer) (n int) {
 	for _, b := range results {
