@@ -71,6 +71,19 @@ func TestLaneThatEndsWithoutReasonIsInvalid(t *testing.T) {
 	}
 }
 
+// A lane whose Service changed before its first attempt was due leaves the run valid. The red twin had time for attempts and made none.
+func TestLaneThatEndsBeforeItsFirstAttempt(t *testing.T) {
+	for after, want := range map[time.Duration]Verdict{0: Pass, time.Second: Invalid} {
+		s := ending(endedAt)
+		s.Probe(recordtest.Lane{ID: 51, Name: "brief", Target: recordtest.WebAddress, Rate: 10, From: time.Second, To: time.Second})
+		end(s, endedAt)
+		s.Event(time.Second+after, record.KindLaneEnd, "", "brief", "its Service changed", "lane", "51", "reason", "changed")
+		if r := reportOf(t, s); r.Verdict != want {
+			t.Errorf("ended %v after its begin: %s, want %s: %q", after, r.Verdict, want, r.Reasons)
+		}
+	}
+}
+
 // A time without a record is never ok: without a loss the run is invalid, with one it has failed. Both name the time.
 func TestMissingTimeOfAWatchIsNeverAPass(t *testing.T) {
 	for _, lost := range []time.Duration{0, 10 * time.Second} {

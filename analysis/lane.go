@@ -59,6 +59,9 @@ func laneOf(at time.Duration, declared record.Lane) (*Lane, error) {
 	return &Lane{DeclaredLane: d, fleet: worker{name: d.Worker, wanted: d.Workers, joined: d.Joined}}, nil
 }
 
+// endedUnused reports whether the lane's Service changed before the first attempt was due.
+func (l *Lane) endedUnused() bool { return l.ended > 0 && l.ended <= l.Declared }
+
 // settle orders the samples and computes the values that depend on all of them.
 func (l *Lane) settle() {
 	byStart := func(a, b Sample) int { return cmp.Or(cmp.Compare(a.Start(), b.Start()), cmp.Compare(a.Seq, b.Seq)) }

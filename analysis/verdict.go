@@ -162,7 +162,7 @@ func (a *Analysis) badLanes() []string {
 			continue
 		}
 		if len(l.Records) == 0 {
-			if !l.fleet.lost() { // else its gap tells
+			if !l.fleet.lost() && !l.endedUnused() { // else its gap, or its end, tells
 				why = append(why, fmt.Sprintf("lane %s made no attempt", l.Name))
 			}
 			continue

@@ -233,18 +233,20 @@ func (f *follower) report() {
 	for _, name := range slices.Sorted(maps.Keys(f.lanes.before)) {
 		f.missing(name, at)
 	}
-	skip := func(object, reason string) {
-		f.record.Event(record.Event{At: at, Object: object, Text: reason, Body: record.Skipped{}})
-	}
 	waiting := f.services.waiting
 	for _, e := range f.services.waitingByName() {
 		if f.lanes.names[e.String()] == 0 {
-			skip(e.String(), "it never answered: "+cmp.Or(waiting[e].reason, "it was not asked yet"))
+			f.skip(e.String(), "it never answered: "+cmp.Or(waiting[e].reason, "it was not asked yet"))
 		}
 	}
 	for _, port := range slices.Sorted(maps.Keys(f.services.unprobed)) {
-		skip(port, "only TCP ports are probed")
+		f.skip(port, "only TCP ports are probed")
 	}
+}
+
+// skip records that an object was not measured.
+func (w *watcher) skip(object, reason string) {
+	w.record.Event(record.Event{At: w.now(), Object: object, Text: reason, Body: record.Skipped{}})
 }
 
 // goOn begins where a killed watch ended: what it did not record is missing. A target that was measured before is measured at once,

@@ -96,6 +96,7 @@ func (l *lanes) all() []target {
 
 // startLane starts the lane of a target that has answered; joined says that it begins later than the others.
 func (w *watcher) startLane(t target, at time.Duration, joined bool) error {
+	t.from = at
 	if t.lane.KeepsConnections() {
 		defer func() { w.lanes.id() }() // of its fresh lane
 	}
@@ -111,11 +112,15 @@ func (w *watcher) startLane(t target, at time.Duration, joined bool) error {
 	})
 }
 
-// endLane ends the lane of an address that is no longer that of its Service.
+// endLane ends the lane of an address that is no longer that of its Service. No lane ends before its first attempt was due.
 func (w *watcher) endLane(e cluster.External, at time.Duration, reason, text string) error {
 	t, was := w.lanes.remove(e)
 	if !was {
 		return nil
+	}
+	if at <= t.from {
+		at = t.from
+		w.skip(t.lane.Name, "its Service changed before its first attempt")
 	}
 	w.record.Event(record.Event{At: at, Object: t.lane.Name, Text: "lane " + t.lane.Name + " ends: " + text, Body: record.LaneEnd{Lane: t.lane.ID, Reason: reason}})
 	w.exporter.end(t)

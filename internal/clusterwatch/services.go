@@ -73,6 +73,7 @@ type target struct {
 	cluster.External
 	lane  probes.Lane
 	local bool
+	from  time.Duration // when its first attempt is due
 }
 
 // waiting is a target that has not answered yet.

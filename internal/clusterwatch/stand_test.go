@@ -265,6 +265,29 @@ func (r *running) goesOn(more int) {
 	r.until("more good attempts", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.ok >= from+more })
 }
 
+// attempted waits until the record has an attempt of a lane.
+func (r *running) attempted(name string) {
+	r.t.Helper()
+	r.until("an attempt of lane "+name, func() bool {
+		h, err := record.OpenUnsealed(filepath.Join(r.o.Out, "unfinished", record.HistoryDir))
+		if err != nil {
+			return false
+		}
+		ids := map[uint16]bool{}
+		for e := range h.Events() {
+			if l, is := e.Body.(record.Lane); is && l.Name == name {
+				ids[l.ID] = true
+			}
+		}
+		for a, err := range h.Attempts() {
+			if err == nil && ids[a.Lane] {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // recorded waits until the record has an event whose text has these words.
 func (r *running) recorded(words string) {
 	r.t.Helper()

@@ -22,15 +22,13 @@ func TestLanesFollowTheServices(t *testing.T) {
 	r := s.start(s.options())
 	r.goesOn(10)
 	s.service("late", nil, b)
-	r.recorded("lane " + laneName("late", b))
+	r.attempted(laneName("late", b))
 	s.service("silent", nil, d) // no process listens there
 	r.goesOn(20)
 	s.service("late", nil, c)
-	r.recorded("lane " + laneName("late", c) + ":")
-	r.goesOn(20)
+	r.attempted(laneName("late", c))
 	s.service("late", nil, b)
-	r.recorded("lane " + laneName("late", b) + " (2):")
-	r.goesOn(20)
+	r.attempted(laneName("late", b) + " (2)")
 	s.remove("Service", "late")
 	r.recorded("the Service shop/late was deleted")
 	r.goesOn(10)
@@ -49,6 +47,27 @@ func TestLanesFollowTheServices(t *testing.T) {
 	}
 	if len(lanes) != 4 {
 		t.Errorf("%d lanes, want 4", len(lanes))
+	}
+}
+
+// A Service whose address changes before its first attempt is not measured there, and the watch remains valid.
+func TestAddressThatChangesAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a, b, c := address(), address(), address()
+	for _, each := range []string{a, b, c} {
+		listen(t, each)
+	}
+	s.service("web", nil, a)
+	r := s.start(s.options())
+	s.service("late", nil, b)
+	r.recorded("lane " + laneName("late", b) + ":")
+	s.service("late", nil, c)
+	r.attempted(laneName("late", c))
+	r.goesOn(20)
+	report, _ := r.report(analysis.Pass)
+	if l, has := lanesOf(report)[laneName("late", b)]; !has || l.Attempts == 0 && !strings.Contains(strings.Join(report.Reasons, "\n"), laneName("late", b)+" was skipped") {
+		t.Errorf("lane %s: %+v, %q", laneName("late", b), l, report.Reasons)
 	}
 }
 
