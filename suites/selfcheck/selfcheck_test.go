@@ -73,7 +73,7 @@ var _ = BeforeSuite(func() {
 		"rollouts": "1", "shutdownDelay": "3s", "gracePeriod": "5s", "settle": "10s"},
 		"node-2:stale-endpoint", "*:udp-left")
 	wrongHealth = begin("wrong-health", "soak", 20, map[string]string{"for": "1m", "rolloutsPerHour": "61", "restartsPerHour": "0", "scalesPerHour": "0",
-		"replicas": "1", "readinessPeriod": "1s", "shutdownDelay": "3s", "gracePeriod": "5s", "settle": "30s"},
+		"replicas": "1", "readinessPeriod": "1s", "shutdownDelay": "3s", "gracePeriod": "5s", "baseline": "20s", "settle": "30s", "keepGoing": "on"},
 		"*:lying-health")
 })
 
