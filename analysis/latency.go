@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -10,11 +11,13 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The default bounds of latency in the lab, and what a judgement needs at least.
+// The default bounds of latency, and what a judgement needs at least. On clusters other traffic may delay connections too.
 const (
 	slowMore       = 100 * time.Millisecond // beyond the baseline's p99: a slow connection
-	slowPercent    = 0.3                    // of the connections from the scenario on
-	p99ExtraMs     = 100.0                  // of the p99 of the time to connect
+	slowPercent    = 0.3                    // of the connections from the scenario on, in the lab
+	clusterPercent = 1.0                    // the same on a cluster
+	p99ExtraMs     = 100.0                  // of the p99 of the time to connect, in the lab
+	clusterExtraMs = 250.0                  // the same on a cluster
 	fewestBaseline = 100                    // connections, for a p99
 	fewestAfter    = 200
 	waitsForCPU    = 3 // of a connection: the client, the pod, the client again
@@ -99,7 +102,7 @@ func (a *Analysis) slowReport(l *Lane) *SlowReport {
 	}
 	switch percent, extra := a.latencyBounds(); {
 	case percent == nil && extra == nil:
-		s.Text += "; not judged, because without a lab only a budget gives bounds"
+		s.Text += "; not judged, because hitless disturbs nothing and no budget gives bounds"
 	case before.answer.Count() < fewestBaseline || s.Connections < fewestAfter:
 		s.Text += fmt.Sprintf("; this latency is not judged: that needs %d connections before the scenario and %d after it has begun", fewestBaseline, fewestAfter)
 	default:
@@ -111,14 +114,12 @@ func (a *Analysis) slowReport(l *Lane) *SlowReport {
 // latencyBounds are the run's bounds of the share of slow connections and of the p99; nil for none.
 func (a *Analysis) latencyBounds() (percent, extra *float64) {
 	percent, extra = a.Run.Budget.SlowPercent, a.Run.Budget.P99ExtraMs
-	if !a.inLab() {
-		return percent, extra
-	}
-	if percent == nil {
-		percent = new(slowPercent)
-	}
-	if extra == nil {
-		extra = new(p99ExtraMs)
+	scenario, _ := a.Phase("scenario")
+	switch {
+	case a.inLab():
+		return cmp.Or(percent, new(slowPercent)), cmp.Or(extra, new(p99ExtraMs))
+	case scenario.Disturbs:
+		return cmp.Or(percent, new(clusterPercent)), cmp.Or(extra, new(clusterExtraMs))
 	}
 	return percent, extra
 }

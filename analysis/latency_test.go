@@ -58,7 +58,15 @@ func TestSlowConnectionsFail(t *testing.T) {
 		}, want: Pass, text: "the measurement may have delayed 70"},
 		{name: "a real clock without lateness", clock: "real", change: func(s *recordtest.Lab) { slowed(s, 100, 300*time.Millisecond, recordtest.ScenarioAt, end, true) }, want: Fail},
 		{name: "few connections", rate: 2, change: func(s *recordtest.Lab) { slowed(s, 10, 300*time.Millisecond, recordtest.ScenarioAt, end, true) }, want: Pass, text: "not judged"},
-		{name: "a live cluster", kind: "cluster", change: func(s *recordtest.Lab) { slowed(s, 10, 300*time.Millisecond, recordtest.ScenarioAt, end, true) }, want: Pass, text: "not judged"},
+		{name: "a live cluster", kind: "cluster", change: func(s *recordtest.Lab) {
+			demand(s, "scenario", map[string]string{"disturbs": "true"})
+			slowed(s, 50, 300*time.Millisecond, recordtest.ScenarioAt, end, true)
+		}, want: Fail, text: "the budget allows 1 %"},
+		{name: "a live cluster with some slow connections", kind: "cluster", change: func(s *recordtest.Lab) {
+			demand(s, "scenario", map[string]string{"disturbs": "true"})
+			slowed(s, 200, 300*time.Millisecond, recordtest.ScenarioAt, end, true)
+		}, want: Pass, text: "35 of 7,000 connections took longer"},
+		{name: "a live cluster that is only watched", kind: "cluster", change: func(s *recordtest.Lab) { slowed(s, 10, 300*time.Millisecond, recordtest.ScenarioAt, end, true) }, want: Pass, text: "not judged"},
 		{name: "a live cluster with a budget", kind: "cluster", change: func(s *recordtest.Lab) { slowed(s, 10, 300*time.Millisecond, recordtest.ScenarioAt, end, true) },
 			budget: record.Budget{SlowPercent: number(1)}, want: Fail, text: "became slow"},
 	} {
