@@ -95,7 +95,7 @@ func (a *Analysis) slowReport(l *Lane) *SlowReport {
 		}
 	}
 	s.Measurement = min(s.Slow, waitsForCPU*late)
-	s.Text = fmt.Sprintf("lane %s: connected within %s (p99), %s in the baseline; %s of %s took longer than %s until the answer", l.Name,
+	s.Text = fmt.Sprintf("lane %s: p99 of the time to connect %s, in the baseline %s; after the baseline %s of %s took longer than %s until the answer", l.Name,
 		units.MsText(s.P99*1e3), units.MsText(s.BaselineP99*1e3), units.Thousands(s.Slow), units.Plural(s.Connections, "connection"), units.MsText(units.Millis(bound)))
 	if s.Measurement > 0 {
 		s.Text += fmt.Sprintf(", of which the measurement may have delayed %s", units.Thousands(s.Measurement))
@@ -103,8 +103,10 @@ func (a *Analysis) slowReport(l *Lane) *SlowReport {
 	switch percent, extra := a.latencyBounds(); {
 	case percent == nil && extra == nil:
 		s.Text += "; not judged, because hitless disturbs nothing and no budget gives bounds"
-	case before.answer.Count() < fewestBaseline || s.Connections < fewestAfter:
-		s.Text += fmt.Sprintf("; this latency is not judged: that needs %d connections before the scenario and %d after it has begun", fewestBaseline, fewestAfter)
+	case before.answer.Count() < fewestBaseline:
+		s.Text += fmt.Sprintf("; not judged, because the baseline has %s, fewer than %d", units.Plural(int(before.answer.Count()), "connection"), fewestBaseline)
+	case s.Connections < fewestAfter:
+		s.Text += fmt.Sprintf("; not judged, because %s after the baseline are fewer than %d", units.Plural(s.Connections, "connection"), fewestAfter)
 	default:
 		s.Judged = true
 	}

@@ -185,7 +185,7 @@ func (r *RecoveryReport) line() string {
 			unchecked = append(unchecked, n.Text)
 		}
 	}
-	text := fmt.Sprintf("%d of %s followed a test change", followed, units.Plural(checked, "node"))
+	text := fmt.Sprintf("the proxies of %d of %s applied a test change", followed, units.Plural(checked, "node"))
 	if followed > 0 {
 		text += " within " + units.MsText(slowest)
 	}

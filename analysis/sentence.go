@@ -41,8 +41,27 @@ func (r *Report) Sentence() string {
 	return text + r.Recovery.clause() + "."
 }
 
+// detectable tells which outages the attempts may have missed, of the Service and of one node.
 func (r *Report) detectable() string {
-	return fmt.Sprintf("outages of %s or longer are detectable", units.MsText(*r.DetectionFloor.Ms))
+	text := fmt.Sprintf("outages shorter than %s may be missed", units.MsText(*r.DetectionFloor.Ms))
+	if ms := r.nodeFloor(); ms > *r.DetectionFloor.Ms {
+		text += fmt.Sprintf(", on one node those shorter than %s", units.MsText(ms))
+	}
+	return text
+}
+
+// gapsOfNode is the number of mean gaps between a node's attempts within which 95 % of its outages meet one: the load balancer picks
+// nodes at random, so that the gaps are exponential.
+const gapsOfNode = 3
+
+// nodeFloor is the longest outage of one node, in ms, that the slowest lane may miss; 0 if no lane has several nodes.
+func (r *Report) nodeFloor() (ms float64) {
+	for _, l := range r.Lanes {
+		if n := len(l.Paths); n > 1 && l.Rate > 0 && l.Slow != nil {
+			ms = max(ms, gapsOfNode*float64(n)/l.Rate*1e3)
+		}
+	}
+	return ms
 }
 
 // Headline is what a reader must know first: how many connections of how many, in how many outages; or why there is nothing to believe.
@@ -68,6 +87,11 @@ func (r *Report) Claim() string {
 	}
 	if n := len(r.AllOutages()); n > 0 {
 		text += " in " + units.Plural(n, "outage")
+	} else if r.Run.Duration > 0 {
+		text += " in " + units.Length(r.Run.Duration)
+		if r.Run.Clock == "virtual" {
+			text += " of virtual time"
+		}
 	}
 	if o := r.Worst(); o != nil {
 		text += "; longest " + units.Range(o.LowerMs, o.UpperMs)
@@ -246,7 +270,7 @@ func (r *Report) ProofText() string {
 func (r *Report) UnexplainedText() string {
 	failed := r.Totals.Dropped + r.Totals.Delayed
 	if failed == 0 {
-		return "nothing to explain"
+		return "none"
 	}
 	if r.Unexplained.Count == 0 {
 		return fmt.Sprintf("all %s explained", units.Thousands(failed))

@@ -44,6 +44,9 @@ func (t Terminal) Write(w io.Writer, r *analysis.Report, o record.Origin) error 
 	head, _, _ := strings.Cut(r.Heading(), " ")
 	t.wrap(&b, r.Heading()+"  "+r.Title(), "", t.paint(head, r))
 	t.wrap(&b, r.Headline(), "  ", "")
+	if trust := trustText(r); trust != "" {
+		t.wrap(&b, trust, "  ", "")
+	}
 	for i, reason := range r.Notes() {
 		if i == terminalReasons {
 			t.wrap(&b, fmt.Sprintf("… %d more in report.json", len(r.Notes())-i), "  ", "")
@@ -65,6 +68,18 @@ func (t Terminal) Write(w io.Writer, r *analysis.Report, o record.Origin) error 
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// trustText tells what a pass rests on; empty for other verdicts.
+func trustText(r *analysis.Report) string {
+	if r.Verdict != analysis.Pass {
+		return ""
+	}
+	text := "self-test: " + r.ProofText()
+	if r.Recovery != nil {
+		text += "; recovery: " + r.Recovery.Text
+	}
+	return text
 }
 
 // paint is the verdict in its colour, empty without colours.

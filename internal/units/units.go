@@ -95,12 +95,26 @@ func At(seconds float64) string {
 	return fmt.Sprintf("+%d:%02d:%02d.%03d", ms/3_600_000, ms/60_000%60, ms/1000%60, ms%1000)
 }
 
-// Clock writes an instant as seconds, or as hours and minutes when it is late in a long run.
+// Length writes the length of a run: 131 s, 25 min, 24.0 h.
+func Length(seconds float64) string {
+	switch {
+	case seconds < 600:
+		return MsText(seconds * 1e3)
+	case seconds < 2*3600:
+		return strconv.FormatFloat(seconds/60, 'f', 0, 64) + " min"
+	}
+	return strconv.FormatFloat(seconds/3600, 'f', 1, 64) + " h"
+}
+
+// Clock writes an instant as seconds, or as hours and minutes when it is late in a long run: 40 s, 1:30, 2 h.
 func Clock(at time.Duration) string {
 	if at < 10*time.Minute {
 		return strconv.Itoa(int(at/time.Second)) + " s"
 	}
 	h, m, s := int(at.Hours()), int(at.Minutes())%60, int(at.Seconds())%60
+	if m == 0 && s == 0 {
+		return strconv.Itoa(h) + " h"
+	}
 	text := strconv.Itoa(h) + ":" + two(m)
 	if s != 0 {
 		text += ":" + two(s)

@@ -89,7 +89,7 @@ func byNode(pods []*answers) (nodes []*answers) {
 			n.plain[k] += b.plain[k]
 			n.terminated[k] += b.terminated[k]
 		}
-		n.name, n.detail = "pods on "+analysis.NodeText(b.node), units.Plural(count[b.node], "pod")
+		n.name, n.detail = "pods on "+analysis.NodeText(b.node), units.Plural(count[b.node], "pod")+" in all"
 	}
 	return nodes
 }

@@ -28,7 +28,7 @@ var namedRows = []eventRow{
 	{"nodes", []record.Kind{record.KindNode}, "fault"},
 	{"foreign", []record.Kind{record.KindInterference}, "fault"},
 	{"Service", []record.Kind{record.KindService}, "step"},
-	{"proxy", []record.Kind{record.KindProxy}, "proxy"},
+	{"proxy process", []record.Kind{record.KindProxy}, "proxy"},
 	{"recovery", []record.Kind{record.KindRecovery}, "proxy"},
 	{"pods", []record.Kind{record.KindPod}, "pod"},
 	{"endpoints", []record.Kind{record.KindEndpoint}, "endpoint"},

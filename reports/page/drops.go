@@ -74,7 +74,7 @@ func (c *lossChart) perSecond(x chart.Axis, n *chart.Tally, rate float64) {
 		most = max(most, attempts)
 	}
 	most = max(most, 1)
-	c.Title, c.Axis = "Connections lost per second", "connections per second"
+	c.Title, c.Axis = "Connections dropped or delayed per second", "connections per second"
 	c.lines(units.Thousands(most), units.Thousands(most/2))
 	height := func(_, k int) float64 { return float64(k) / float64(most) * (chartBase - chartTop) }
 	var b strings.Builder
@@ -94,7 +94,7 @@ func (c *lossChart) perSecond(x chart.Axis, n *chart.Tally, rate float64) {
 
 // shares draws the share of failures in each bin of a long run.
 func (c *lossChart) shares(x chart.Axis, n *chart.Tally) {
-	c.Title, c.Axis = "Share of connections lost, in bins of "+units.MsText(units.Millis(x.Step)), "share of connections"
+	c.Title, c.Axis = "Share of connections dropped or delayed, in bins of "+units.MsText(units.Millis(x.Step)), "share of connections"
 	c.lines("100 %", "50 %")
 	share := func(i, k int) float64 { return float64(k) / float64(max(1, n.Attempts[i])) }
 	height := func(i, k int) float64 { return share(i, k) * (chartBase - chartTop) }

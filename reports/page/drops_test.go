@@ -21,7 +21,7 @@ func TestALongRunHasShares(t *testing.T) {
 		} else {
 			c.perSecond(x, n, 1000)
 		}
-		if len(c.Shapes) != 2 || strings.HasPrefix(c.Title, "Share of connections lost") != share || strings.Contains(c.Lines[0].Text, "%") != share {
+		if len(c.Shapes) != 2 || strings.HasPrefix(c.Title, "Share of connections") != share || strings.Contains(c.Lines[0].Text, "%") != share {
 			t.Fatalf("step %v: %+v", step, c)
 		}
 		if height := c.Shapes[1].Height; share && height != chartBase-chartTop || !share && height != 2 {
