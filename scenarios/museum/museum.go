@@ -101,6 +101,9 @@ const (
 	DoesNotApply Answer = "does not apply"
 )
 
+// EachAnswer returns all answers there are.
+func EachAnswer() []Answer { return []Answer{Seen, NotSeen, CannotTell, DoesNotApply} }
+
 // ExitCode returns the exit code of a search for bugs: 1 when any was seen, else 3 when any run cannot tell or no bug applies, else 0.
 func ExitCode(answers ...Answer) int {
 	switch {

@@ -26,6 +26,7 @@ var (
 	seedFlag      = flag.Int64("seed", 1, "seed of all runs")
 	shardFlag     = flag.String("shard", "", "part I/N of the suite")
 	outFlag       = flag.String("out", "", "folder for the results")
+	historyFlag   = flag.String("history", "", "museum.json of the same subject, for the report")
 	pretendFlag   = flag.String("pretend", "", "tests only: no lab; runs are made up, and those with these names fail: a, list")
 )
 
@@ -80,6 +81,11 @@ func configOfFlags(t testing.TB, live *site.LiveOptions) (c Config, err error) {
 	c.Progress = progress.Lines(func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if c.Selection.Shard, err = ParseShard(*shardFlag); err != nil {
 		return c, err
+	}
+	if *historyFlag != "" {
+		if c.History, err = ReadHistory(t.Context(), *historyFlag, *subjectFlag); err != nil {
+			return c, err
+		}
 	}
 	if *pretendFlag != "" {
 		c.Execute = pretend(t, strings.Split(*pretendFlag, ","))

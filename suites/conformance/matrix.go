@@ -25,7 +25,7 @@ type Matrix struct {
 	Rows     []Row
 }
 
-// Row is a feature.
+// Row is a feature, or a historical bug.
 type Row struct {
 	Feature, Meaning string
 	Cells            []Cell
@@ -33,7 +33,7 @@ type Row struct {
 
 // Cell is what a subject does of a feature.
 type Cell struct {
-	State  string // supported, failed, undecided, or empty: no spec
+	State  string // supported, failed, undecided, or empty: no spec; of a bug its answer
 	Failed []string
 	Since  string // the subject of an earlier version of the same mode after which it failed first; empty for unknown
 }
@@ -140,6 +140,7 @@ func NewMatrix(all []*Report) (*Matrix, error) {
 			m.Rows = append(m.Rows, row)
 		}
 	}
+	m.Rows = append(m.Rows, historyRows(all)...)
 	return m, nil
 }
 

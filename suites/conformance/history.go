@@ -1,0 +1,100 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/hitless/hitless/internal/input"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/scenarios/museum"
+)
+
+// Bug is what a run of the museum found of one historical bug.
+type Bug struct {
+	ID            string        `yaml:"id" json:"id"`
+	Title         string        `yaml:"title" json:"title"`
+	Answer        museum.Answer `yaml:"answer" json:"answer"`
+	Reasons       []string      `yaml:"reasons" json:"reasons"`
+	Seed          int64         `yaml:"seed" json:"seed"`
+	HistorySha256 string        `yaml:"historySha256" json:"historySha256"` // empty where nothing was run
+	Program       string        `yaml:"program" json:"program"`             // SHA-256 of hitless; empty where nothing was run
+}
+
+// ReadHistory reads the museum.json of a call of `hitless museum run --all` with the same subject. Results of another subject, of a bug that
+// this hitless does not know, and of a bug that is given twice are errors.
+func ReadHistory(ctx context.Context, file, subject string) ([]Bug, error) {
+	data, err := input.Read(ctx, file, input.TextBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading the history: %w; `hitless museum run --all` writes museum.json", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var found []run.BugResult
+	if err := decoder.Decode(&found); err != nil {
+		return nil, fmt.Errorf("reading the history in %s: %w; give the museum.json of `hitless museum run --all`", file, err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, fmt.Errorf("reading the history in %s: it has text after its list; give the museum.json of `hitless museum run --all`", file)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("reading the history in %s: it has no bug", file)
+	}
+	return bugsOf(found, file, subject)
+}
+
+func bugsOf(found []run.BugResult, file, subject string) (bugs []Bug, err error) {
+	for _, f := range found {
+		_, err := museum.Find(f.ID)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("reading the history in %s: %w", file, err)
+		case f.Subject != subject:
+			return nil, fmt.Errorf("reading the history in %s: %s was searched in %s, and this report is of %s", file, f.ID, f.Subject, subject)
+		case !slices.Contains(museum.EachAnswer(), f.Answer):
+			return nil, fmt.Errorf("reading the history in %s: the answer %q of %s is none of %q", file, f.Answer, f.ID, museum.EachAnswer())
+		case slices.ContainsFunc(bugs, func(b Bug) bool { return b.ID == f.ID }):
+			return nil, fmt.Errorf("reading the history in %s: it has %s twice", file, f.ID)
+		}
+		bugs = append(bugs, Bug{f.ID, f.Title, f.Answer, slices.Concat([]string{}, f.Reasons), f.Seed, f.HistorySha256, f.ProgramSha256})
+	}
+	return bugs, nil
+}
+
+// Class is the class of the answer on the page.
+func (b Bug) Class() string {
+	return string(map[museum.Answer]State{museum.Seen: Failed, museum.NotSeen: Passed, museum.CannotTell: Invalid, museum.DoesNotApply: Skipped}[b.Answer])
+}
+
+// HistoryText counts the bugs by answer.
+func (r *Report) HistoryText() string {
+	counts := map[museum.Answer]int{}
+	for _, b := range r.History {
+		counts[b.Answer]++
+	}
+	return fmt.Sprintf("%d historical bugs: %d seen, %d not seen, %d cannot tell, %d do not apply", len(r.History), counts[museum.Seen], counts[museum.NotSeen],
+		counts[museum.CannotTell], counts[museum.DoesNotApply])
+}
+
+// historyRows are the bugs that a subject of the matrix has.
+func historyRows(all []*Report) (rows []Row) {
+	for _, e := range museum.All() {
+		row, seen := Row{Feature: e.ID, Meaning: e.Title}, false
+		for _, r := range all {
+			var cell Cell
+			for _, b := range r.History {
+				if b.ID == e.ID {
+					cell.State, seen = string(b.Answer), seen || b.Answer == museum.Seen
+				}
+			}
+			row.Cells = append(row.Cells, cell)
+		}
+		if seen {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
