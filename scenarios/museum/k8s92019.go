@@ -1,7 +1,6 @@
 package museum
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/hitless/hitless/record"
@@ -26,33 +25,28 @@ func k8s92019() Entry {
 	}
 }
 
+// staysRejected is the loss over the node whose proxy was restarted, to the end of the run.
+var staysRejected = pattern{occasions: atSteps("restart the proxy of "), name: "restarts of a proxy", onNode: true, classes: refusing, least: minLasting, toEnd: true}
+
 // weightStaysZero searches for a node whose proxy was restarted and that rejects connections from when the pod was unready to the end
 // of the run, while the other nodes serve again.
 func weightStaysZero(r *Record) Finding {
-	steps := r.steps("restart the proxy of ")
-	if len(steps) == 0 {
+	restarts := staysRejected.occasions(r)
+	if len(restarts) == 0 {
 		return cannotTell("no proxy was restarted")
 	}
-	s := steps[0]
+	s := restarts[0]
 	if !r.readyAgain(s) {
 		return cannotTell("no pod became unready, and ready again while the proxy did not run")
 	}
-	if f := r.checkObserved(s); f != nil {
-		return *f
-	}
-	var seen []string
-	for _, o := range r.lastingOutages(s) {
-		switch {
-		case o.Node != s.node:
-			return cannotTell("%s, whose proxy was not restarted, also dropped connections to the end of the run", o.Node)
-		case refusals(o) == o.Failed():
-			seen = append(seen, describeLasting(o))
+	anywhere := staysRejected
+	anywhere.onNode, anywhere.classes = false, nil
+	for _, l := range anywhere.losses(r) {
+		if l.node != s.node && anywhere.begins(l, s) && anywhere.matches(r, l) {
+			return cannotTell("%s, whose proxy was not restarted, also dropped connections to the end of the run", l.node)
 		}
 	}
-	if len(seen) > 0 {
-		return Finding{Seen, seen}
-	}
-	return Finding{NotSeen, []string{fmt.Sprintf("%s served again after its proxy was restarted, within %s", s.node, minLasting)}}
+	return staysRejected.search(r)
 }
 
 // readyAgain reports whether a pod became unready and ready again during a step.

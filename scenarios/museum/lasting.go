@@ -1,11 +1,9 @@
 package museum
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
-	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -55,34 +53,4 @@ func (r *Record) end() time.Duration {
 		}
 	}
 	return fromSeconds(r.Report.Run.Duration)
-}
-
-// lastingOutages returns the outages that began during a step or soon after, and last to the end of the run.
-func (r *Record) lastingOutages(s step) (found []analysis.OutageReport) {
-	for _, l := range r.Report.Lanes {
-		for _, o := range l.Outages {
-			begun := fromSeconds(o.From) >= s.begin && fromSeconds(o.From) <= s.end+effectWithin
-			if begun && fromSeconds(o.To) >= r.end()-endWithin {
-				found = append(found, o)
-			}
-		}
-	}
-	return found
-}
-
-// checkObserved returns why the run cannot show an outage that begins with a step and does not end; nil when it can.
-func (r *Record) checkObserved(s step) *Finding {
-	cannot := func(f Finding) *Finding { return &f }
-	switch floor := r.Report.DetectionFloor.Ms; {
-	case r.end()-s.end < minLasting:
-		return cannot(cannotTell("the lanes ran for %s after step %q; the bug needs %s", r.end()-s.end, s.name, minLasting))
-	case floor == nil || *floor > millis(minLasting):
-		return cannot(cannotTell("the run could not have detected an outage of %s", minLasting))
-	}
-	return nil
-}
-
-// describeLasting describes an outage that lasts to the end of the run, with the classes of its attempts.
-func describeLasting(o analysis.OutageReport) string {
-	return fmt.Sprintf("%s dropped connections from %.1f s on, for %.0f s and to the end of the run (%s)", o.Node, o.From, o.LowerMs/1000, countsOf(o.Classes))
 }

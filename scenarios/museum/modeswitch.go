@@ -1,7 +1,5 @@
 package museum
 
-import "fmt"
-
 // modeSwitch is kubernetes/kubernetes#102314, which was closed as a matter of documentation. kube-proxy's platformCleanup treats ipvs and
 // iptables as one family and removes nothing when the mode changes between them. The rule that rejects a Service stays.
 func modeSwitch() Entry {
@@ -31,17 +29,10 @@ func rejectedForever(r *Record) Finding {
 	if changes[0].begin < gone.end || changes[len(changes)-1].end > back.begin {
 		return cannotTell("there were pods while the proxies were changed")
 	}
-	if f := r.checkObserved(back); f != nil {
-		return *f
+	if watched := r.end() - back.end; watched < minLasting {
+		return cannotTell("the lanes ran for %s after step %q; the bug needs %s", watched, back.name, minLasting)
 	}
-	var seen []string
-	for _, o := range r.lastingOutages(gone) {
-		if 10*refusals(o) >= 9*o.Failed() { // the first attempts may have reached a terminating pod
-			seen = append(seen, describeLasting(o))
-		}
-	}
-	if len(seen) > 0 {
-		return Finding{Seen, seen}
-	}
-	return Finding{NotSeen, []string{fmt.Sprintf("no node rejected connections for %s after pods existed again; %d proxies were changed", minLasting, len(changes))}}
+	toZero := func(*Record) []step { return []step{gone} }
+	// Its first attempts may have reached a terminating pod.
+	return pattern{occasions: toZero, name: "scalings to zero", classes: refusing, least: minLasting, toEnd: true}.search(r)
 }
