@@ -54,7 +54,7 @@ func (a *Analysis) recoveryReport() *RecoveryReport {
 		if results[e.Node] == nil {
 			results[e.Node] = &NodeRecovery{Node: e.Node, State: RecoveryUnchecked, Text: e.Text}
 		}
-		if body.State != "removed" && body.Change != "removed" { // the second result of a check
+		if body.State != "removed" && body.Change != "removed" && body.State != "misreported" { // neither the second result of a check nor none of it
 			checks[e.Node]++
 		}
 		r.Checks = max(r.Checks, checks[e.Node])
@@ -79,6 +79,9 @@ func (a *Analysis) addRecovery(n *NodeRecovery, e record.Event, body record.Reco
 	switch body.State {
 	case "added", "removed":
 		*n = NodeRecovery{Node: n.Node, State: RecoveryFollowed, TookMs: max(n.TookMs, units.Millis(body.Took))}
+	case "misreported":
+		since := units.Seconds(e.At - body.Took)
+		*n = NodeRecovery{Node: n.Node, State: RecoveryFailed, Since: &since, Text: fmt.Sprintf("%s, since %s (waited %s)", e.Text, units.At(since), units.MsText(units.Millis(body.Took)))}
 	case "failed", "exited":
 		since, how := a.lastFollowed(e.Node, e.At-body.Took)
 		seconds := units.Seconds(since)

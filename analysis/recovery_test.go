@@ -88,6 +88,10 @@ func TestRecoveryDecides(t *testing.T) {
 			recovered(s, checkedAt+3*time.Second, "node-2", "failed", "removed", 2*time.Second)
 			allFollow(s, checkedAt, "node-2")
 		}, Fail, checkedAt},
+		"it gives health checks the wrong answer, and follows a test change": {func(s *recordtest.Lab) {
+			recovered(s, 80*time.Second, "node-2", "misreported", "", 30*time.Second)
+			allFollow(s, checkedAt, "")
+		}, Fail, 50 * time.Second},
 		"nothing was checked": {func(s *recordtest.Lab) {
 			for _, node := range recordtest.NodeNames {
 				recovered(s, checkedAt, node, "unchecked", "", 0)

@@ -97,6 +97,9 @@ type Lane struct {
 	// tcp-long connection is `stalled`; default 200 ms.
 	StallAfter time.Duration `json:"-"`
 
+	// Lasts is how long the lane runs at most; 0 for unknown. Preflight counts no five-tuples beyond it. It ends no lane.
+	Lasts time.Duration `json:"-"`
+
 	Backends []string `json:"backends,omitempty"` // allowed prefixes of the answering pod's name; empty allows any
 	Host     string   `json:"host,omitempty"`     // Host header; default is the target
 	Path     string   `json:"path,omitempty"`     // of the HTTP request; default /hostname

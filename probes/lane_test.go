@@ -126,6 +126,8 @@ func TestPreflight(t *testing.T) {
 	datagrams.Protocol = ProtocolUDPFresh
 	reuse := lane(2000, CloseFIN, wide)
 	reuse.Policy = "reuse:10s"
+	brief, long := lane(100, CloseFIN, ""), lane(100, CloseFIN, "")
+	brief.Lasts, long.Lasts = 5*time.Second, time.Hour
 	for _, test := range []struct {
 		name   string
 		lanes  []Lane
@@ -147,6 +149,8 @@ func TestPreflight(t *testing.T) {
 		{"no prefix for two lanes", []Lane{lane(110, CloseFIN, ""), lane(110, CloseFIN, "")}, limits, []string{"ports"}},
 		{"no prefix for two targets, which share the ports", []Lane{lane(110, CloseFIN, ""), another}, limits, []string{"ports"}},
 		{"no prefix for two protocols, which have their own", []Lane{lane(200, CloseFIN, ""), datagrams}, limits, nil},
+		{"no prefix for two lanes and one that ends soon", []Lane{lane(100, CloseFIN, ""), lane(100, CloseFIN, ""), brief}, limits, nil},
+		{"no prefix for three lanes", []Lane{lane(100, CloseFIN, ""), lane(100, CloseFIN, ""), long}, limits, []string{"ports"}},
 		{"small prefix", []Lane{lane(218, CloseRST, "10.200.0.1/32")}, limits, []string{"ports"}},
 		{"small prefix that fits", []Lane{lane(217, CloseRST, "10.200.0.1/32")}, limits, nil},
 		{"shared prefix", []Lane{lane(110, CloseRST, "10.200.0.1/32"), lane(110, CloseRST, "10.200.0.1/32")}, limits, []string{"ports"}},

@@ -26,6 +26,14 @@ func (l Lane) tupleRate() float64 {
 	return 0 // a few in total
 }
 
+// tuplesWithin is the number of five-tuples that the lane uses in a time, without failures.
+func (l Lane) tuplesWithin(d time.Duration) float64 {
+	if l.Lasts > 0 {
+		d = min(d, l.Lasts)
+	}
+	return l.tupleRate() * d.Seconds()
+}
+
 // Limits are the limits of a probe worker and its path. A limit of 0 is unknown and not checked.
 type Limits struct {
 	// ConntrackMax is the smallest nf_conntrack_max of all network namespaces on the path.
@@ -89,7 +97,7 @@ func conntrackReason(lanes []Lane, limits Limits) string {
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
 			lifetime = min(lifetime, interval) // a five-tuple has one entry
 		}
-		entries += l.tupleRate() * lifetime.Seconds()
+		entries += l.tuplesWithin(lifetime)
 	}
 	if limits.ConntrackMax == 0 || entries <= float64(limits.ConntrackMax)/2 {
 		return ""
@@ -136,7 +144,7 @@ func portReasons(lanes []Lane) []string {
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
 			reuseAfter = interval
 		}
-		need[from] += l.drawsPerAttempt() * l.tupleRate() * reuseAfter.Seconds()
+		need[from] += l.drawsPerAttempt() * l.tuplesWithin(reuseAfter)
 	}
 	for _, from := range order {
 		have := newWalk(from.prefix, 0).length()

@@ -206,9 +206,9 @@ type Guard struct{}
 // Recovery is a result of the check after the disturbance: one more change, which each running proxy must follow. Node is
 // the proxy's. For off, which concerns the whole check, Node is empty.
 type Recovery struct {
-	State  string        `attr:"state"`            // added or removed (followed), failed, exited, unchecked or off
+	State  string        `attr:"state"`            // added or removed (followed), failed, exited, misreported (to health checks), unchecked or off
 	Change string        `attr:"change,omitempty"` // of failed: the change that the proxy did not follow, added or removed
-	Took   time.Duration `attr:"tookNs,omitempty"` // from the change until traffic over the node showed it; of failed: the time waited
+	Took   time.Duration `attr:"tookNs,omitempty"` // from the change until traffic over the node showed it; of failed and misreported: the time waited
 }
 
 // Excuse is a loss that a step of the scenario makes unavoidable for every subject; Text says why. Node is that of the path, and

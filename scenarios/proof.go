@@ -150,7 +150,9 @@ func (w *World) misroute(ctx context.Context, id string, p proof) error {
 		w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: id, Text: fmt.Sprintf("injected %s of %s: %s", p.kind, p.For, state),
 			Body: record.Fault{Fault: p.kind, State: state, ID: id, Lane: p.onLane(), Control: true}})
 	}
-	stop, err := w.Prober.StartLane(ctx, w.controlLane(p.family, canaryWrong, record.ProtocolNew, w.run.main))
+	lane := w.controlLane(p.family, canaryWrong, record.ProtocolNew, w.run.main)
+	lane.Lasts = p.For + time.Second
+	stop, err := w.Prober.StartLane(ctx, lane)
 	if err != nil {
 		return err
 	}

@@ -19,12 +19,14 @@ import (
 
 // The states of record.Recovery. The first two are the changes of a check too.
 const (
-	recoveryAdded     = "added"
-	recoveryRemoved   = "removed"
-	recoveryFailed    = "failed"
-	recoveryExited    = "exited"
-	recoveryUnchecked = "unchecked"
-	recoveryOff       = "off"
+	recoveryAdded   = "added"
+	recoveryRemoved = "removed"
+	recoveryFailed  = "failed"
+	recoveryExited  = "exited"
+	// A proxy that gives health checks the wrong answer does not follow the change of the scenario.
+	recoveryMisreported = "misreported"
+	recoveryUnchecked   = "unchecked"
+	recoveryOff         = "off"
 )
 
 const (

@@ -135,6 +135,8 @@ type LaneSpec struct {
 	Node string
 	// Role and Pod are those of a lane to a pod's own address: record.RolePod and its name; empty for others.
 	Role, Pod string
+	// Lasts is how long the lane runs at most; 0 for unknown.
+	Lasts time.Duration
 	// Partial says that the scenario ends the lane before the end of the run.
 	Partial bool
 	// Backends are the prefixes of the names of the pods that may answer.

@@ -153,7 +153,7 @@ func (p *Prober) StartLane(ctx context.Context, s scenarios.LaneSpec) (stop func
 	}
 	lane := probes.Lane{ID: p.register(s), Name: s.Name, Client: p.cfg.Client, Target: target, Rate: s.Rate, Host: s.Host,
 		SourcePrefix: p.cfg.sources(target.Addr()), Backends: s.Backends, Control: s.Control, Close: s.Close, Policy: s.Policy,
-		Protocol: s.Protocol, Connections: s.Connections}.WithDefaults()
+		Protocol: s.Protocol, Connections: s.Connections, Lasts: s.Lasts}.WithDefaults()
 	if lane.Policy == probes.PolicyFresh && s.Node == "" {
 		lane.SpreadSeed, lane.SpreadNodes = p.cfg.SpreadSeed, p.cfg.SpreadNodes
 	}
