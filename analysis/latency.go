@@ -106,7 +106,7 @@ func (a *Analysis) slowReport(l *Lane) *SlowReport {
 	case before.answer.Count() < fewestBaseline:
 		s.Text += fmt.Sprintf("; not judged, because the baseline has %s, fewer than %d", units.Plural(int(before.answer.Count()), "connection"), fewestBaseline)
 	case s.Connections < fewestAfter:
-		s.Text += fmt.Sprintf("; not judged, because %s after the baseline are fewer than %d", units.Plural(s.Connections, "connection"), fewestAfter)
+		s.Text += fmt.Sprintf("; not judged, because the time after the baseline has %s, fewer than %d", units.Plural(s.Connections, "connection"), fewestAfter)
 	default:
 		s.Judged = true
 	}

@@ -24,15 +24,17 @@ const (
 	RecoveryFollowed  = "followed"
 	RecoveryFailed    = "failed"
 	RecoveryUnchecked = "unchecked"
+	// RecoveryMisreported is a proxy that gave health checks the wrong answer, whether it followed the check or not.
+	RecoveryMisreported = "misreported"
 )
 
 // NodeRecovery is the result of one node: of several checks the worst one.
 type NodeRecovery struct {
 	Node   string   `json:"node"`
-	State  string   `json:"state"`           // followed, failed or unchecked
+	State  string   `json:"state"`           // followed, failed, misreported or unchecked
 	TookMs float64  `json:"tookMs"`          // from a change until traffic over the node showed it, at most; 0 unless followed
-	Since  *float64 `json:"since,omitempty"` // seconds: the proxy has followed no change since then; only of failed
-	Text   string   `json:"text"`            // the reason of failed and unchecked; empty for followed
+	Since  *float64 `json:"since,omitempty"` // seconds: the proxy has followed no change, or given the wrong answer, since then; only of failed and misreported
+	Text   string   `json:"text"`            // the reason; empty for followed
 }
 
 // recoveryReport is the result of the recovery checks, nil for a record without any, such as one of an older version.
@@ -49,7 +51,7 @@ func (a *Analysis) recoveryReport() *RecoveryReport {
 		found = true
 		if e.Node == "" { // it was turned off
 			r.Text = e.Text
-			return r
+			continue
 		}
 		if results[e.Node] == nil {
 			results[e.Node] = &NodeRecovery{Node: e.Node, State: RecoveryUnchecked, Text: e.Text}
@@ -67,13 +69,15 @@ func (a *Analysis) recoveryReport() *RecoveryReport {
 		r.Nodes = append(r.Nodes, *n)
 	}
 	slices.SortFunc(r.Nodes, func(x, y NodeRecovery) int { return cmp.Compare(x.Node, y.Node) })
-	r.Text = r.line()
+	if r.Text == "" {
+		r.Text = r.line()
+	}
 	return r
 }
 
 // addRecovery adds one result of a check to those of its node. The first failure stays.
 func (a *Analysis) addRecovery(n *NodeRecovery, e record.Event, body record.Recovery) {
-	if n.State == RecoveryFailed {
+	if n.red() {
 		return
 	}
 	switch body.State {
@@ -81,7 +85,8 @@ func (a *Analysis) addRecovery(n *NodeRecovery, e record.Event, body record.Reco
 		*n = NodeRecovery{Node: n.Node, State: RecoveryFollowed, TookMs: max(n.TookMs, units.Millis(body.Took))}
 	case "misreported":
 		since := units.Seconds(e.At - body.Took)
-		*n = NodeRecovery{Node: n.Node, State: RecoveryFailed, Since: &since, Text: fmt.Sprintf("%s, since %s (waited %s)", e.Text, units.At(since), units.MsText(units.Millis(body.Took)))}
+		*n = NodeRecovery{Node: n.Node, State: RecoveryMisreported, Since: &since,
+			Text: fmt.Sprintf("%s, since %s (waited %s)", e.Text, units.At(since), units.MsText(units.Millis(body.Took)))}
 	case "failed", "exited":
 		since, how := a.lastFollowed(e.Node, e.At-body.Took)
 		seconds := units.Seconds(since)
@@ -93,6 +98,9 @@ func (a *Analysis) addRecovery(n *NodeRecovery, e record.Event, body record.Reco
 		*n = NodeRecovery{Node: n.Node, State: RecoveryFailed, Since: &seconds, Text: text}
 	}
 }
+
+// red reports whether the node fails the run.
+func (n NodeRecovery) red() bool { return n.State == RecoveryFailed || n.State == RecoveryMisreported }
 
 // lastFollowed is the last time before an instant at which the record shows that a node's proxy followed a change, and how:
 // in its kernel table, in its log, or in traffic. A proxy that was started later has followed nothing since its start.
@@ -176,7 +184,7 @@ const mostUnchecked = 3
 // line is the result in one line.
 func (r *RecoveryReport) line() string {
 	followed, checked, slowest := 0, 0, 0.0
-	var unchecked []string
+	var unchecked, misreported []string
 	for _, n := range r.Nodes {
 		switch n.State {
 		case RecoveryFollowed:
@@ -184,6 +192,8 @@ func (r *RecoveryReport) line() string {
 			checked++
 		case RecoveryFailed:
 			checked++
+		case RecoveryMisreported:
+			misreported = append(misreported, n.Text)
 		default:
 			unchecked = append(unchecked, n.Text)
 		}
@@ -198,15 +208,15 @@ func (r *RecoveryReport) line() string {
 	if more := len(unchecked) - mostUnchecked; more > 0 {
 		unchecked = append(unchecked[:mostUnchecked], fmt.Sprintf("%s more were not checked", units.Plural(more, "node")))
 	}
-	return strings.Join(append([]string{text}, unchecked...), "; ")
+	return strings.Join(slices.Concat([]string{text}, misreported, unchecked), "; ")
 }
 
-// Failed are the nodes whose proxies do not follow changes; none of a nil report.
+// Failed are the nodes whose proxies do not follow changes, or misreport to health checks; none of a nil report.
 func (r *RecoveryReport) Failed() (nodes []NodeRecovery) {
 	if r == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(r.Nodes), func(n NodeRecovery) bool { return n.State != RecoveryFailed })
+	return slices.DeleteFunc(slices.Clone(r.Nodes), func(n NodeRecovery) bool { return !n.red() })
 }
 
 // clause tells the sentence of the run which proxies do not follow changes; empty when all do.
@@ -216,7 +226,11 @@ func (r *RecoveryReport) clause() string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("; the proxy of %s does not follow changes since %s", failed[0].Node, units.At(*failed[0].Since))
+		does := "does not follow changes"
+		if failed[0].State == RecoveryMisreported {
+			does = "gives health checks the wrong answer"
+		}
+		return fmt.Sprintf("; the proxy of %s %s since %s", failed[0].Node, does, units.At(*failed[0].Since))
 	}
 	var names []string
 	for _, n := range failed {
@@ -225,5 +239,9 @@ func (r *RecoveryReport) clause() string {
 	if more := len(names) - mostUnchecked; more > 0 {
 		names = append(names[:mostUnchecked], fmt.Sprintf("%d more nodes", more))
 	}
-	return "; the proxies of " + strings.Join(names, ", ") + " do not follow changes"
+	do := " do not follow changes"
+	if slices.ContainsFunc(failed, func(n NodeRecovery) bool { return n.State == RecoveryMisreported }) {
+		do += " or give health checks the wrong answer"
+	}
+	return "; the proxies of " + strings.Join(names, ", ") + do
 }

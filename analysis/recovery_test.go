@@ -92,6 +92,10 @@ func TestRecoveryDecides(t *testing.T) {
 			recovered(s, 80*time.Second, "node-2", "misreported", "", 30*time.Second)
 			allFollow(s, checkedAt, "")
 		}, Fail, 50 * time.Second},
+		"it gives health checks the wrong answer, and there is no check": {func(s *recordtest.Lab) {
+			recovered(s, 80*time.Second, "node-2", "misreported", "", 30*time.Second)
+			recovered(s, checkedAt, "", "off", "", 0)
+		}, Fail, 50 * time.Second},
 		"nothing was checked": {func(s *recordtest.Lab) {
 			for _, node := range recordtest.NodeNames {
 				recovered(s, checkedAt, node, "unchecked", "", 0)
@@ -115,7 +119,7 @@ func TestRecoveryDecides(t *testing.T) {
 				return
 			}
 			n := nodeRecovery(t, r, "node-2")
-			if n.State != RecoveryFailed || n.Since == nil || *n.Since != c.since.Seconds() {
+			if !n.red() || n.Since == nil || *n.Since != c.since.Seconds() {
 				t.Errorf("node-2 is %+v, want failed since %s", n, c.since)
 			}
 			if !slices.Contains(r.Reasons, n.Text) || !strings.Contains(r.Headline(), "node-2") {

@@ -87,10 +87,11 @@ type ReportRun struct {
 
 // DetectionFloor is the smallest outage that the run has proved to see.
 type DetectionFloor struct {
-	Ms       *float64     `json:"ms"`       // null until proved: the larger of the smallest fault found and two gaps of the slowest lane
-	Injected []float64    `json:"injected"` // durations in ms of the faults injected to prove the detector, in order of time
-	Found    []float64    `json:"found"`    // those of them that were found
-	Faults   []KnownFault `json:"faults"`   // the same one by one, in order of time
+	Ms       *float64     `json:"ms"`               // null until proved: the larger of the smallest fault found and two gaps of the slowest lane
+	NodeMs   *float64     `json:"nodeMs,omitempty"` // the same of one node, if it is larger: see nodeFloor
+	Injected []float64    `json:"injected"`         // durations in ms of the faults injected to prove the detector, in order of time
+	Found    []float64    `json:"found"`            // those of them that were found
+	Faults   []KnownFault `json:"faults"`           // the same one by one, in order of time
 }
 
 // KnownFault is a fault that was injected to prove the detector.
@@ -329,6 +330,9 @@ func (a *Analysis) facts(p proof) *Report {
 		}
 	}
 	r.DetectionFloor, r.Recovery, r.Excused = p.report(), a.recoveryReport(), a.excusedReports()
+	if ms := units.Millis(a.nodeFloor()); r.DetectionFloor.Ms != nil && ms > *r.DetectionFloor.Ms {
+		r.DetectionFloor.NodeMs = &ms
+	}
 	return r
 }
 

@@ -44,24 +44,10 @@ func (r *Report) Sentence() string {
 // detectable tells which outages the attempts may have missed, of the Service and of one node.
 func (r *Report) detectable() string {
 	text := fmt.Sprintf("outages shorter than %s may be missed", units.MsText(*r.DetectionFloor.Ms))
-	if ms := r.nodeFloor(); ms > *r.DetectionFloor.Ms {
-		text += fmt.Sprintf(", on one node those shorter than %s", units.MsText(ms))
+	if ms := r.DetectionFloor.NodeMs; ms != nil {
+		text += fmt.Sprintf(", on one node those shorter than %s", units.MsText(*ms))
 	}
 	return text
-}
-
-// gapsOfNode is the number of mean gaps between a node's attempts within which 95 % of its outages meet one: the load balancer picks
-// nodes at random, so that the gaps are exponential.
-const gapsOfNode = 3
-
-// nodeFloor is the longest outage of one node, in ms, that the slowest lane may miss; 0 if no lane has several nodes.
-func (r *Report) nodeFloor() (ms float64) {
-	for _, l := range r.Lanes {
-		if n := len(l.Paths); n > 1 && l.Rate > 0 && l.Slow != nil {
-			ms = max(ms, gapsOfNode*float64(n)/l.Rate*1e3)
-		}
-	}
-	return ms
 }
 
 // Headline is what a reader must know first: how many connections of how many, in how many outages; or why there is nothing to believe.
@@ -88,7 +74,7 @@ func (r *Report) Claim() string {
 	if n := len(r.AllOutages()); n > 0 {
 		text += " in " + units.Plural(n, "outage")
 	} else if r.Run.Duration > 0 {
-		text += " in " + units.Length(r.Run.Duration)
+		text += " in a run of " + units.Length(r.Run.Duration)
 		if r.Run.Clock == "virtual" {
 			text += " of virtual time"
 		}

@@ -24,7 +24,7 @@ func TestARolloutWithoutLossPasses(t *testing.T) {
 	if r.DetectionFloor.Ms == nil || *r.DetectionFloor.Ms != 20 || !slices.Equal(r.DetectionFloor.Injected, r.DetectionFloor.Found) {
 		t.Errorf("detection floor %+v, want 20 ms with all faults found", r.DetectionFloor)
 	}
-	if want := "bundled v0.1.0 ipvs, rollout, 3 nodes: 0 of 9,000 connections failed; outages shorter than 20 ms may be missed, on one node those shorter than 90 ms."; r.Sentence() != want {
+	if want := "bundled v0.1.0 ipvs, rollout, 3 nodes: 0 of 9,000 connections failed; outages shorter than 20 ms may be missed, on one node those shorter than 40 ms."; r.Sentence() != want {
 		t.Errorf("sentence:\n%s\nwant:\n%s", r.Sentence(), want)
 	}
 }

@@ -44,7 +44,7 @@ func (t Terminal) Write(w io.Writer, r *analysis.Report, o record.Origin) error 
 	head, _, _ := strings.Cut(r.Heading(), " ")
 	t.wrap(&b, r.Heading()+"  "+r.Title(), "", t.paint(head, r))
 	t.wrap(&b, r.Headline(), "  ", "")
-	if trust := trustText(r); trust != "" {
+	if trust := trustText(r); trust != "" && !t.Verbose { // the details have it
 		t.wrap(&b, trust, "  ", "")
 	}
 	for i, reason := range r.Notes() {

@@ -292,12 +292,8 @@ func (w executor) AwaitBalanced(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
-	begin := w.Clock.Now()
-	err = k.awaitMembers(ctx, w.World, s.Duration("within", w.membershipTime()))
-	if err != nil && ctx.Err() == nil && k.misreported(ctx, w.World, w.Clock.Now()-begin) {
-		return nil
-	}
-	return err
+	within := s.Duration("within", w.membershipTime())
+	return k.judgeMembers(w.World, within, k.awaitMembers(ctx, w.World, within))
 }
 
 func (w executor) CreateEndpoints(ctx context.Context, s timeline.Step) error {

@@ -1,45 +1,87 @@
 package scenarios
 
 import (
+	"context"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
-// heldNodes is a load balancer that has these nodes.
-type heldNodes []string
+// balancer is a load balancer whose nodes depend on the time.
+type balancer struct {
+	clock *fakeClock
+	nodes func(at time.Duration) []string
+}
 
-func (h heldNodes) Members(string) ([]string, bool) { return h, true }
+func (b balancer) Members(string) ([]string, bool) { return b.nodes(b.clock.now), true }
 
-// A load balancer with the wrong nodes is the subject's failure, node by node, unless the node's proxy need not follow changes.
+// A load balancer that has the wrong nodes for longer than its checks take is the subject's failure, node by node: the scenario goes on.
+// It is an error where anything else may be the reason.
 func TestWrongAnswersToHealthChecksAreTheSubjects(t *testing.T) {
+	always := func(nodes ...string) func(time.Duration) []string {
+		return func(time.Duration) []string { return nodes }
+	}
 	for name, c := range map[string]struct {
-		has  []string
-		dark string
-		want []string // nodes whose proxies have failed
+		nodes  func(time.Duration) []string
+		within string
+		target string
+		dark   string
+		want   []string // nodes whose proxies have failed
+		fails  bool
 	}{
-		"all nodes":                {[]string{"node-1", "node-2", "node-3"}, "", nil},
-		"one is missing":           {[]string{"node-1", "node-3"}, "", []string{"node-2"}},
-		"two are missing":          {[]string{"node-1"}, "", []string{"node-2", "node-3"}},
-		"one without power":        {[]string{"node-1", "node-3"}, "node-2", nil},
-		"one of two without power": {[]string{"node-1"}, "node-2", []string{"node-3"}},
+		"all nodes":                        {nodes: always("node-1", "node-2", "node-3")},
+		"one is missing":                   {nodes: always("node-1", "node-3"), want: []string{"node-2"}},
+		"two are missing":                  {nodes: always("node-1"), want: []string{"node-2", "node-3"}},
+		"one without power":                {nodes: always("node-1", "node-3"), dark: "node-2", fails: true},
+		"no node: no Service":              {nodes: always(), fails: true},
+		"a wait shorter than the checks":   {nodes: always("node-1", "node-3"), within: "5s", fails: true},
+		"a health check of another target": {nodes: always("node-1", "node-3"), target: "healthz", fails: true},
+		"another one is missing later": {nodes: func(at time.Duration) []string {
+			return map[bool][]string{true: {"node-1", "node-3"}, false: {"node-1", "node-2"}}[at < 40*time.Second]
+		}, fails: true},
 	} {
-		recorder := &fakeRecord{}
-		w := &World{Site: siteOf(nil, nil).OfferLoadBalancer(heldNodes(c.has)), Nodes: []string{"node-1", "node-2", "node-3"}, Recorder: recorder, Clock: &fakeClock{}, run: webRun()}
+		clock, recorder := &fakeClock{}, &fakeRecord{}
+		w := &World{Site: siteOf(nil, nil).OfferLoadBalancer(balancer{clock, c.nodes}), Nodes: []string{"node-1", "node-2", "node-3"}, Recorder: recorder, Clock: clock, run: webRun()}
+		w.Params = Params{}
+		maps.Copy(w.Params, Params{CheckTarget.Key: CheckTarget.Default, CheckFall.Key: CheckFall.Default, CheckRise.Key: CheckRise.Default, CheckInterval.Key: CheckInterval.Default})
+		if c.target != "" {
+			w.Params[CheckTarget.Key] = c.target
+		}
 		if c.dark != "" {
 			w.state().dark[c.dark] = true
 		}
-		was := w.run.main.misreported(t.Context(), w, time.Minute)
+		step := timeline.Step{Verb: "expect balanced", Object: "web"}
+		if c.within != "" {
+			step.Args = []timeline.Arg{{Key: "within", Value: c.within}}
+		}
+		err := executor{w}.AwaitBalanced(t.Context(), step)
 		var failed []string
 		for _, e := range recorder.events {
-			if body, is := e.Body.(record.Recovery); is && body.State == recoveryMisreported && body.Took == time.Minute {
+			if body, is := e.Body.(record.Recovery); is && body.State == recoveryMisreported && strings.Contains(e.Text, e.Node+" fails the load balancer's health checks") {
 				failed = append(failed, e.Node)
 			}
 		}
-		if !slices.Equal(failed, c.want) || was != (len(c.want) > 0) {
-			t.Errorf("%s: %v and %t, want %v", name, failed, was, c.want)
+		if !slices.Equal(failed, c.want) || (err != nil) != c.fails || w.run.unrecovered != (len(c.want) > 0) {
+			t.Errorf("%s: %v and %v, want %v", name, failed, err, c.want)
 		}
+	}
+}
+
+// A node that keeps its place without an endpoint of its own passes its health checks wrongly.
+func TestNodeThatStaysWithoutAnEndpoint(t *testing.T) {
+	clock, recorder := &fakeClock{}, &fakeRecord{}
+	w := &World{Site: siteOf(nil, nil), Nodes: []string{"node-1", "node-2"}, Recorder: recorder, Clock: clock, run: webRun()}
+	w.Params = Params{CheckTarget.Key: CheckTarget.Default, CheckFall.Key: CheckFall.Default, CheckRise.Key: CheckRise.Default, CheckInterval.Key: CheckInterval.Default}
+	k := w.run.main
+	k.wrong = map[string]wrongNode{}
+	k.noteWrong(w, []string{"node-1", "node-2"}, []string{"node-2"})
+	clock.now = w.membershipTime()
+	if err := k.judgeMembers(w, w.membershipTime(), context.DeadlineExceeded); err != nil || len(recorder.events) != 1 || !strings.Contains(recorder.events[0].Text, "node-1 passes") {
+		t.Errorf("%v, %+v", err, recorder.events)
 	}
 }

@@ -35,6 +35,7 @@ type workload struct {
 	datagrams bool
 	special   []corev1.ServicePort     // instead of the usual ports; nil for those
 	targets   map[record.Family]target // for lanes, once they are known
+	wrong     map[string]wrongNode     // in the load balancer, by the last wait for the right nodes
 }
 
 // The ports of the backend, by default those of agnhost netexec.
@@ -306,52 +307,24 @@ func (k *workload) pods(ctx context.Context, w *World) ([]corev1.Pod, error) {
 // awaitMembers waits until the load balancer has exactly the right nodes: those with a ready pod for Local, all for
 // Cluster.
 func (k *workload) awaitMembers(ctx context.Context, w *World, most time.Duration) error {
+	k.wrong = map[string]wrongNode{}
 	return w.Until(ctx, "the load balancer to have the right nodes for "+k.name, most, func(ctx context.Context) (bool, string, error) {
 		got, known := w.members(k.name)
 		if !known {
 			return true, "", nil
 		}
-		want, err := k.rightNodes(ctx, w)
-		return err == nil && slices.Equal(got, want), fmt.Sprintf("nodes %s, want %s", strings.Join(got, ","), strings.Join(want, ",")), err
+		want := slices.Clone(w.Nodes)
+		if k.policy == corev1.ServiceExternalTrafficPolicyLocal {
+			pods, err := k.pods(ctx, w)
+			if err != nil {
+				return false, "", err
+			}
+			want = readyNodes(pods)
+		}
+		slices.Sort(want)
+		k.noteWrong(w, got, want)
+		return slices.Equal(got, want), fmt.Sprintf("nodes %s, want %s", strings.Join(got, ","), strings.Join(want, ",")), nil
 	})
-}
-
-// rightNodes are the nodes that must pass the load balancer's health checks, sorted.
-func (k *workload) rightNodes(ctx context.Context, w *World) ([]string, error) {
-	want := slices.Clone(w.Nodes)
-	if k.policy == corev1.ServiceExternalTrafficPolicyLocal {
-		pods, err := k.pods(ctx, w)
-		if err != nil {
-			return nil, err
-		}
-		want = readyNodes(pods)
-	}
-	slices.Sort(want)
-	return want, nil
-}
-
-// misreported records each node whose proxy still gives the load balancer's health checks the wrong answer after a time. It reports
-// whether that is why the load balancer has the wrong nodes: then the subject has failed, and the scenario can go on.
-func (k *workload) misreported(ctx context.Context, w *World, after time.Duration) bool {
-	got, known := w.members(k.name)
-	want, err := k.rightNodes(ctx, w)
-	if !known || err != nil {
-		return false
-	}
-	found := false
-	for _, node := range w.Nodes {
-		in, right := slices.Contains(got, node), slices.Contains(want, node)
-		if in == right || w.noRecovery(node) != "" {
-			continue
-		}
-		text := node + " passes the load balancer's health checks without an endpoint that it may use"
-		if right {
-			text = node + " fails the load balancer's health checks although it has an endpoint that it may use"
-		}
-		found = true
-		w.recordRecovery(node, record.Recovery{State: recoveryMisreported, Took: after}, text)
-	}
-	return found
 }
 
 func readyNodes(pods []corev1.Pod) []string {

@@ -21,7 +21,7 @@ import (
 
 func conformanceCommand() *cobra.Command {
 	var c conformance.Config
-	var shard, history string
+	var shard, bugs string
 	cmd := &cobra.Command{
 		Use:   "conformance",
 		Short: "Examine what a Service proxy promises, spec by spec",
@@ -49,7 +49,7 @@ was not run, 130 interrupted.`,
 	seedFlag(f, &c.Options, "seed of all runs; the same seed repeats the same histories")
 	f.StringVar(&shard, "shard", "", "only part `I/N` of the selected specs, such as 1/3; hitless report conformance joins them")
 	f.StringVar(&c.Out, "out", conformance.DefaultOut, "folder for the results")
-	f.StringVar(&history, "history", "", "add historical bugs to the report: museum.json of hitless museum run --all with the same subject, a `FILE`")
+	f.StringVar(&bugs, "museum", "", "add historical bugs to the report: museum.json of hitless museum run --all with the same subject, a `FILE`")
 	signFlag(f, &c.Options.Sign)
 	f.BoolVar(&c.DryRun, "dry-run", false, "list the selected specs, their labels and their runs, and stop")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
@@ -59,8 +59,11 @@ was not run, 130 interrupted.`,
 		if c.Selection.Shard, err = conformance.ParseShard(shard); err != nil {
 			return err
 		}
-		if history != "" {
-			if c.History, err = conformance.ReadHistory(cmd.Context(), history, c.Options.Subject); err != nil {
+		if bugs != "" {
+			if f.Changed("kubeconfig") || f.Changed("context") {
+				return errors.New("--museum with a live cluster: the museum searches proxies in a lab only; leave one of them out")
+			}
+			if c.Bugs, err = conformance.ReadBugs(cmd.Context(), bugs, c.Options.Subject); err != nil {
 				return err
 			}
 		}

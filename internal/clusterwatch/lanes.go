@@ -120,7 +120,7 @@ func (w *watcher) endLane(e cluster.External, at time.Duration, reason, text str
 	}
 	if at <= t.from {
 		at = t.from
-		w.skip(t.lane.Name, "its Service changed before its first attempt")
+		w.skip(t.lane.Name, text+", before its first attempt was due")
 	}
 	w.record.Event(record.Event{At: at, Object: t.lane.Name, Text: "lane " + t.lane.Name + " ends: " + text, Body: record.LaneEnd{Lane: t.lane.ID, Reason: reason}})
 	w.exporter.end(t)

@@ -23,7 +23,7 @@ type Config struct {
 	Selection Selection
 	Out       string // folder of the results; out/conformance if empty
 	DryRun    bool   // nothing runs, and nothing is written
-	History   []Bug  // of the subject, for the report; nil for none
+	Bugs      []Bug  // of the subject, for the report; nil for none
 	// Key signs the report; nil for none. Options.Sign is the file of the key that signs the runs.
 	Key ed25519.PrivateKey
 	// Execute makes a run; run.Run if nil.

@@ -26,7 +26,7 @@ var (
 	seedFlag      = flag.Int64("seed", 1, "seed of all runs")
 	shardFlag     = flag.String("shard", "", "part I/N of the suite")
 	outFlag       = flag.String("out", "", "folder for the results")
-	historyFlag   = flag.String("history", "", "museum.json of the same subject, for the report")
+	museumFlag    = flag.String("museum", "", "museum.json of the same subject, for the report")
 	pretendFlag   = flag.String("pretend", "", "tests only: no lab; runs are made up, and those with these names fail: a, list")
 )
 
@@ -82,8 +82,8 @@ func configOfFlags(t testing.TB, live *site.LiveOptions) (c Config, err error) {
 	if c.Selection.Shard, err = ParseShard(*shardFlag); err != nil {
 		return c, err
 	}
-	if *historyFlag != "" {
-		if c.History, err = ReadHistory(t.Context(), *historyFlag, *subjectFlag); err != nil {
+	if *museumFlag != "" {
+		if c.Bugs, err = ReadBugs(t.Context(), *museumFlag, *subjectFlag); err != nil {
 			return c, err
 		}
 	}

@@ -9,11 +9,13 @@ import (
 	"io"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/scenarios/museum"
 )
 
 // MatrixFile is the page of the matrix of many subjects.
@@ -36,6 +38,14 @@ type Cell struct {
 	State  string // supported, failed, undecided, or empty: no spec; of a bug its answer
 	Failed []string
 	Since  string // the subject of an earlier version of the same mode after which it failed first; empty for unknown
+}
+
+// Class is the class of the cell on the page.
+func (c Cell) Class() string {
+	if class, is := classes[museum.Answer(c.State)]; is {
+		return string(class)
+	}
+	return c.State
 }
 
 // Text is the cell as one line.
@@ -92,6 +102,11 @@ func joinShards(parts []*Report) (*Report, error) {
 		if p.Ended != "" {
 			joined.Ended = p.Ended
 		}
+		if len(joined.Bugs) == 0 {
+			joined.Bugs = p.Bugs
+		} else if len(p.Bugs) > 0 && !reflect.DeepEqual(p.Bugs, joined.Bugs) {
+			return nil, fmt.Errorf("shard %s has other historical bugs than another one; give all shards the same --museum", p.Selected.Shard)
+		}
 		if joined.Implementation.Name == "" { // that shard ran nothing
 			joined.Implementation, joined.Site = p.Implementation, p.Site
 		}
@@ -140,7 +155,7 @@ func NewMatrix(all []*Report) (*Matrix, error) {
 			m.Rows = append(m.Rows, row)
 		}
 	}
-	m.Rows = append(m.Rows, historyRows(all)...)
+	m.Rows = append(m.Rows, bugRows(all)...)
 	return m, nil
 }
 

@@ -48,8 +48,8 @@ type Report struct {
 	Profiles []Profile `yaml:"profiles" json:"profiles"`
 	Features Features  `yaml:"features" json:"features"`
 	Specs    []Result  `yaml:"specs" json:"specs"` // in the order of the catalog
-	// History has the bugs of the museum that were searched for in the subject; empty if none were.
-	History []Bug `yaml:"history,omitempty" json:"history,omitempty"`
+	// Bugs has those of the museum that were searched for in the subject; empty if none were.
+	Bugs []Bug `yaml:"museum,omitempty" json:"museum,omitempty"`
 }
 
 // Implementation is the subject.
@@ -128,7 +128,7 @@ func (r Result) Page() string {
 func (s *Suite) newReport(r types.Report) *Report {
 	c := s.config
 	report := &Report{APIVersion: "hitless/v1", Kind: "ConformanceSuiteReport", SchemaVersion: ReportVersion, Command: c.Command, Seed: c.Options.Seed,
-		Implementation: Implementation{Subject: c.Options.Subject}, History: c.History,
+		Implementation: Implementation{Subject: c.Options.Subject}, Bugs: c.Bugs,
 		Selected: Selected{Labels: c.Selection.Labels, Focus: c.Selection.Focus, Skip: c.Selection.Skip, Shard: c.Selection.Shard.String(),
 			Specs: s.whole, Catalog: len(Catalog())}}
 	if c.DryRun {

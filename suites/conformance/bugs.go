@@ -24,24 +24,24 @@ type Bug struct {
 	Program       string        `yaml:"program" json:"program"`             // SHA-256 of hitless; empty where nothing was run
 }
 
-// ReadHistory reads the museum.json of a call of `hitless museum run --all` with the same subject. Results of another subject, of a bug that
+// ReadBugs reads the museum.json of a call of `hitless museum run --all` with the same subject. Results of another subject, of a bug that
 // this hitless does not know, and of a bug that is given twice are errors.
-func ReadHistory(ctx context.Context, file, subject string) ([]Bug, error) {
+func ReadBugs(ctx context.Context, file, subject string) ([]Bug, error) {
 	data, err := input.Read(ctx, file, input.TextBytes)
 	if err != nil {
-		return nil, fmt.Errorf("reading the history: %w; `hitless museum run --all` writes museum.json", err)
+		return nil, fmt.Errorf("reading the bugs: %w; `hitless museum run --all` writes museum.json", err)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	var found []run.BugResult
 	if err := decoder.Decode(&found); err != nil {
-		return nil, fmt.Errorf("reading the history in %s: %w; give the museum.json of `hitless museum run --all`", file, err)
+		return nil, fmt.Errorf("reading the bugs in %s: %w; give the museum.json of `hitless museum run --all`", file, err)
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return nil, fmt.Errorf("reading the history in %s: it has text after its list; give the museum.json of `hitless museum run --all`", file)
+		return nil, fmt.Errorf("reading the bugs in %s: it has text after its list; give the museum.json of `hitless museum run --all`", file)
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("reading the history in %s: it has no bug", file)
+		return nil, fmt.Errorf("reading the bugs in %s: it has no bug", file)
 	}
 	return bugsOf(found, file, subject)
 }
@@ -51,41 +51,44 @@ func bugsOf(found []run.BugResult, file, subject string) (bugs []Bug, err error)
 		_, err := museum.Find(f.ID)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("reading the history in %s: %w", file, err)
+			return nil, fmt.Errorf("reading the bugs in %s: %w", file, err)
 		case f.Subject != subject:
-			return nil, fmt.Errorf("reading the history in %s: %s was searched in %s, and this report is of %s", file, f.ID, f.Subject, subject)
+			return nil, fmt.Errorf("reading the bugs in %s: %s was searched in %s, and this report is of %s", file, f.ID, f.Subject, subject)
 		case !slices.Contains(museum.EachAnswer(), f.Answer):
-			return nil, fmt.Errorf("reading the history in %s: the answer %q of %s is none of %q", file, f.Answer, f.ID, museum.EachAnswer())
+			return nil, fmt.Errorf("reading the bugs in %s: the answer %q of %s is none of %q", file, f.Answer, f.ID, museum.EachAnswer())
+		case len(f.Set) > 0:
+			return nil, fmt.Errorf("reading the bugs in %s: %s was searched with other settings, %v; run the museum without --set", file, f.ID, f.Set)
 		case slices.ContainsFunc(bugs, func(b Bug) bool { return b.ID == f.ID }):
-			return nil, fmt.Errorf("reading the history in %s: it has %s twice", file, f.ID)
+			return nil, fmt.Errorf("reading the bugs in %s: it has %s twice", file, f.ID)
 		}
 		bugs = append(bugs, Bug{f.ID, f.Title, f.Answer, slices.Concat([]string{}, f.Reasons), f.Seed, f.HistorySha256, f.ProgramSha256})
 	}
 	return bugs, nil
 }
 
-// Class is the class of the answer on the page.
-func (b Bug) Class() string {
-	return string(map[museum.Answer]State{museum.Seen: Failed, museum.NotSeen: Passed, museum.CannotTell: Invalid, museum.DoesNotApply: Skipped}[b.Answer])
-}
+// classes are the classes of answers on pages: those of specs.
+var classes = map[museum.Answer]State{museum.Seen: Failed, museum.NotSeen: Passed, museum.CannotTell: Invalid, museum.DoesNotApply: Skipped}
 
-// HistoryText counts the bugs by answer.
-func (r *Report) HistoryText() string {
+// Class is the class of the answer on the page.
+func (b Bug) Class() string { return string(classes[b.Answer]) }
+
+// BugsText counts the bugs by answer.
+func (r *Report) BugsText() string {
 	counts := map[museum.Answer]int{}
-	for _, b := range r.History {
+	for _, b := range r.Bugs {
 		counts[b.Answer]++
 	}
-	return fmt.Sprintf("%d historical bugs: %d seen, %d not seen, %d cannot tell, %d do not apply", len(r.History), counts[museum.Seen], counts[museum.NotSeen],
+	return fmt.Sprintf("%d historical bugs: %d seen, %d not seen, %d cannot tell, %d do not apply", len(r.Bugs), counts[museum.Seen], counts[museum.NotSeen],
 		counts[museum.CannotTell], counts[museum.DoesNotApply])
 }
 
-// historyRows are the bugs that a subject of the matrix has.
-func historyRows(all []*Report) (rows []Row) {
+// bugRows are the bugs that a subject of the matrix has.
+func bugRows(all []*Report) (rows []Row) {
 	for _, e := range museum.All() {
 		row, seen := Row{Feature: e.ID, Meaning: e.Title}, false
 		for _, r := range all {
 			var cell Cell
-			for _, b := range r.History {
+			for _, b := range r.Bugs {
 				if b.ID == e.ID {
 					cell.State, seen = string(b.Answer), seen || b.Answer == museum.Seen
 				}

@@ -1,0 +1,97 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// museumOf writes a museum.json with these texts in its list.
+func museumOf(t *testing.T, bugs ...string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "museum.json")
+	if err := os.WriteFile(file, []byte("["+strings.Join(bugs, ",")+"]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+const (
+	seenBug = `{"id": "k8s-85643", "title": "a rollout", "subject": "bundled", "seed": 1, "answer": "seen", "reasons": ["an outage of 5 s"]}`
+	noBug   = `{"id": "k8s-71515", "title": "a flap", "subject": "bundled", "seed": 1, "answer": "does not apply", "reasons": ["another mode"]}`
+)
+
+// The bugs of the museum stand in the report, which keeps its schema, and on the page. They turn no spec red.
+func TestTheReportHasTheBugsOfTheMuseum(t *testing.T) {
+	dir, output, failed := suite(t, "none", "-ginkgo.label-filter=drain", "-museum="+museumOf(t, seenBug, noBug))
+	if failed {
+		t.Fatal(output)
+	}
+	r := readReport(t, dir)
+	if len(r.Bugs) != 2 || r.Bugs[0].ID != "k8s-85643" || r.Bugs[0].Answer != "seen" || r.ExitCode() != 0 {
+		t.Errorf("%+v, exit code %d", r.Bugs, r.ExitCode())
+	}
+	page, err := os.ReadFile(filepath.Join(dir, PageFile))
+	if err != nil || !strings.Contains(string(page), "2 historical bugs: 1 seen, 0 not seen, 0 cannot tell, 1 do not apply") {
+		t.Errorf("the page lacks the bugs (%v)", err)
+	}
+}
+
+// Bugs that were searched for in something else are an error before anything runs.
+func TestBugsOfSomethingElseAreAnError(t *testing.T) {
+	for name, file := range map[string]string{
+		"another subject": museumOf(t, strings.Replace(seenBug, "bundled", "kube-proxy@v1.37.1/ipvs", 1)),
+		"an unknown bug":  museumOf(t, strings.Replace(seenBug, "85643", "1", 1)),
+		"another answer":  museumOf(t, strings.Replace(seenBug, `"seen"`, `"perhaps"`, 1)),
+		"twice":           museumOf(t, seenBug, seenBug),
+		"other settings":  museumOf(t, strings.Replace(seenBug, `"seed"`, `"set": {"replicas": "1"}, "seed"`, 1)),
+		"no bug":          museumOf(t),
+		"an unknown key":  museumOf(t, strings.Replace(seenBug, "title", "name", 1)),
+		"no list":         museumOf(t, seenBug+"] []"),
+		"no file":         filepath.Join(t.TempDir(), "none.json"),
+	} {
+		if bugs, err := ReadBugs(t.Context(), file, "bundled"); err == nil {
+			t.Errorf("%s: %+v", name, bugs)
+		}
+	}
+	if bugs, err := ReadBugs(t.Context(), museumOf(t, seenBug, noBug), "bundled"); err != nil || len(bugs) != 2 {
+		t.Errorf("%+v: %v", bugs, err)
+	}
+}
+
+// The matrix has a row for each bug that a subject has, and none for the others.
+func TestTheMatrixHasTheBugsThatWereSeen(t *testing.T) {
+	old, new := reportOf("old", "v1.25.3", nil), reportOf("new", "v1.26.0", nil)
+	old.Bugs = []Bug{{ID: "k8s-85643", Answer: "seen"}, {ID: "k8s-71515", Answer: "not seen"}}
+	new.Bugs = []Bug{{ID: "k8s-85643", Answer: "not seen"}}
+	m, err := NewMatrix([]*Report{old, new, reportOf("other", "v1.0.0", nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Rows) != 1 || m.Rows[0].Feature != "k8s-85643" || m.Rows[0].Cells[0].Class() != "failed" || m.Rows[0].Cells[1].Class() != "passed" || m.Rows[0].Cells[1].Text() != "not seen" || m.Rows[0].Cells[2].State != "" {
+		t.Errorf("%+v", m.Rows)
+	}
+}
+
+// The bugs are those of the shard that has them. Shards with different ones are an error.
+func TestJoinedShardsKeepTheBugs(t *testing.T) {
+	parts := func(first, second []Bug) []*Report {
+		var all []*Report
+		for shard, bugs := range map[string][]Bug{"1/2": first, "2/2": second} {
+			r := reportOf("bundled", "", nil)
+			r.Selected.Shard, r.Bugs = shard, bugs
+			all = append(all, r)
+		}
+		return all
+	}
+	seen, not := []Bug{{ID: "k8s-85643", Answer: "seen"}}, []Bug{{ID: "k8s-85643", Answer: "not seen"}}
+	for _, all := range [][]*Report{parts(seen, nil), parts(nil, seen), parts(seen, seen)} {
+		if joined, err := Join(all); err != nil || len(joined) != 1 || len(joined[0].Bugs) != 1 {
+			t.Errorf("%+v: %v", joined, err)
+		}
+	}
+	if joined, err := Join(parts(seen, not)); err == nil {
+		t.Errorf("different bugs were joined: %+v", joined)
+	}
+}
