@@ -81,7 +81,8 @@ func (x *excuse) ofPods(a *Analysis) (all []*excuse) {
 		}
 		one := *x
 		one.Path, one.node, one.byClass = record.PathNode, node, map[record.Class]int{}
-		one.From, one.Until = e.At+x.After, e.At+x.Most
+		// The pod began to terminate before a watcher recorded it.
+		one.From, one.Until = e.At+x.After-watcherLag, e.At+x.Most
 		one.text = "pod " + name + " ended there, and " + x.text
 		all = append(all, &one)
 	}

@@ -70,10 +70,12 @@ func TestPodsThatEndAreExcusesForTheirNodes(t *testing.T) {
 		change func(*recordtest.Lab)
 		want   Verdict
 	}{
-		"all of it":       {most: recordtest.CheckOut + time.Second, want: Pass},
-		"too long":        {most: recordtest.CheckOut - time.Second, want: Fail},
-		"on another node": {most: recordtest.CheckOut + time.Second, node: "node-3", want: Fail},
-		"two pods a node": {most: recordtest.CheckOut + time.Second, change: secondPods, want: Fail},
+		"all of it":            {most: recordtest.CheckOut + time.Second, want: Pass},
+		"too long":             {most: recordtest.CheckOut - time.Second, want: Fail},
+		"on another node":      {most: recordtest.CheckOut + time.Second, node: "node-3", want: Fail},
+		"recorded 10 ms late":  {most: recordtest.CheckOut + time.Second, change: toldLate(10 * time.Millisecond), want: Pass},
+		"recorded 300 ms late": {most: recordtest.CheckOut + time.Second, change: toldLate(300 * time.Millisecond), want: Fail},
+		"two pods a node":      {most: recordtest.CheckOut + time.Second, change: secondPods, want: Fail},
 		"elsewhere as well": {most: recordtest.CheckOut + time.Second, want: Fail, change: func(s *recordtest.Lab) {
 			s.Faults = append(s.Faults, recordtest.Fault{Node: "node-2", Lane: 0, From: recordtest.ScenarioAt + 15*time.Second, To: recordtest.ScenarioAt + 16*time.Second, Class: record.Rejected})
 		}},
@@ -88,6 +90,17 @@ func TestPodsThatEndAreExcusesForTheirNodes(t *testing.T) {
 		}
 		if r := reportOf(t, o.Start(s)); r.Verdict != c.want {
 			t.Errorf("%s: %s %q, want %s", name, r.Verdict, r.Reasons, c.want)
+		}
+	}
+}
+
+// toldLate records the end of pods later than it was.
+func toldLate(by time.Duration) func(*recordtest.Lab) {
+	return func(s *recordtest.Lab) {
+		for i := range s.Events {
+			if e := &s.Events[i]; e.Kind == record.KindPod && e.Attrs["state"] == "terminating" {
+				e.At += by
+			}
 		}
 	}
 }
