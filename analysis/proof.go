@@ -178,48 +178,44 @@ func (a *Analysis) nodeFloor() (longest time.Duration) {
 		if !l.Opens() {
 			continue
 		}
-		gaps, thinned := l.gapsOfNodes(a)
-		if len(gaps) < 2 {
-			continue
-		}
-		for node, all := range gaps {
-			if thinned { // the record has no single attempts where nothing happened
-				longest = max(longest, l.meanGap(node))
-			} else if len(all) >= leastGaps {
-				slices.Sort(all)
-				longest = max(longest, all[len(all)*95/100])
+		paths, thinned := l.gapsOfNodes(a)
+		for _, p := range paths {
+			switch {
+			case len(paths) < 2:
+			case thinned: // the record has no single attempts where nothing happened
+				longest = max(longest, l.Interval*time.Duration(l.attempts)/time.Duration(p.attempts))
+			case len(p.gaps) >= leastGaps:
+				slices.Sort(p.gaps)
+				longest = max(longest, p.gaps[len(p.gaps)*95/100])
 			}
 		}
 	}
 	return longest
 }
 
-// gapsOfNodes are the times between the attempts over each node; thinned reports whether the record has buckets instead of some.
-func (l *Lane) gapsOfNodes(a *Analysis) (gaps map[uint16][]time.Duration, thinned bool) {
-	gaps, last := map[uint16][]time.Duration{}, map[uint16]time.Duration{}
+// nodeGaps are the times between the attempts over a node.
+type nodeGaps struct {
+	attempts int
+	last     time.Duration
+	gaps     []time.Duration
+}
+
+// gapsOfNodes returns the gaps of each node; thinned reports whether the record has buckets instead of some attempts.
+func (l *Lane) gapsOfNodes(a *Analysis) (paths map[uint16]*nodeGaps, thinned bool) {
+	paths = map[uint16]*nodeGaps{}
 	for i := range l.Records {
 		r := &l.Records[i]
 		if a.Nodes[r.Node] == "" {
 			continue
 		}
-		thinned = thinned || r.bucket()
-		if before, has := last[r.Node]; has {
-			gaps[r.Node] = append(gaps[r.Node], r.Intended-before)
+		p := paths[r.Node]
+		if p == nil {
+			p = &nodeGaps{}
+			paths[r.Node] = p
 		} else {
-			gaps[r.Node] = nil
+			p.gaps = append(p.gaps, r.Intended-p.last)
 		}
-		last[r.Node] = r.Intended
+		thinned, p.last, p.attempts = thinned || r.bucket(), r.Intended, p.attempts+int(r.N)
 	}
-	return gaps, thinned
-}
-
-// meanGap is the mean time between two attempts over a node.
-func (l *Lane) meanGap(node uint16) time.Duration {
-	attempts := 0
-	for i := range l.Records {
-		if r := &l.Records[i]; r.Node == node {
-			attempts += int(r.N)
-		}
-	}
-	return l.Interval * time.Duration(l.attempts) / time.Duration(max(1, attempts))
+	return paths, thinned
 }

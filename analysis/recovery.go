@@ -56,7 +56,7 @@ func (a *Analysis) recoveryReport() *RecoveryReport {
 		if results[e.Node] == nil {
 			results[e.Node] = &NodeRecovery{Node: e.Node, State: RecoveryUnchecked, Text: e.Text}
 		}
-		if body.State != "removed" && body.Change != "removed" && body.State != "misreported" { // neither the second result of a check nor none of it
+		if body.State != "removed" && body.Change != "removed" && body.State != "misreported" { // else the second result of a check, or of no check
 			checks[e.Node]++
 		}
 		r.Checks = max(r.Checks, checks[e.Node])

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +18,11 @@ type balancer struct {
 }
 
 func (b balancer) Members(string) ([]string, bool) { return b.nodes(b.clock.now), true }
+
+// checks are the default parameters of health checks.
+func checks() Params {
+	return Params{CheckTarget.Key: CheckTarget.Default, CheckFall.Key: CheckFall.Default, CheckRise.Key: CheckRise.Default, CheckInterval.Key: CheckInterval.Default}
+}
 
 // A load balancer that has the wrong nodes for longer than its checks take is the subject's failure, node by node: the scenario goes on.
 // It is an error where anything else may be the reason.
@@ -47,8 +51,7 @@ func TestWrongAnswersToHealthChecksAreTheSubjects(t *testing.T) {
 	} {
 		clock, recorder := &fakeClock{}, &fakeRecord{}
 		w := &World{Site: siteOf(nil, nil).OfferLoadBalancer(balancer{clock, c.nodes}), Nodes: []string{"node-1", "node-2", "node-3"}, Recorder: recorder, Clock: clock, run: webRun()}
-		w.Params = Params{}
-		maps.Copy(w.Params, Params{CheckTarget.Key: CheckTarget.Default, CheckFall.Key: CheckFall.Default, CheckRise.Key: CheckRise.Default, CheckInterval.Key: CheckInterval.Default})
+		w.Params = checks()
 		if c.target != "" {
 			w.Params[CheckTarget.Key] = c.target
 		}
@@ -76,7 +79,7 @@ func TestWrongAnswersToHealthChecksAreTheSubjects(t *testing.T) {
 func TestNodeThatStaysWithoutAnEndpoint(t *testing.T) {
 	clock, recorder := &fakeClock{}, &fakeRecord{}
 	w := &World{Site: siteOf(nil, nil), Nodes: []string{"node-1", "node-2"}, Recorder: recorder, Clock: clock, run: webRun()}
-	w.Params = Params{CheckTarget.Key: CheckTarget.Default, CheckFall.Key: CheckFall.Default, CheckRise.Key: CheckRise.Default, CheckInterval.Key: CheckInterval.Default}
+	w.Params = checks()
 	k := w.run.main
 	k.wrong = map[string]wrongNode{}
 	k.noteWrong(w, []string{"node-1", "node-2"}, []string{"node-2"})

@@ -60,7 +60,7 @@ was not run, 130 interrupted.`,
 			return err
 		}
 		if bugs != "" {
-			if f.Changed("kubeconfig") || f.Changed("context") {
+			if c.Options.Site() != run.InLab {
 				return errors.New("--museum with a live cluster: the museum searches proxies in a lab only; leave one of them out")
 			}
 			if c.Bugs, err = conformance.ReadBugs(cmd.Context(), bugs, c.Options.Subject); err != nil {

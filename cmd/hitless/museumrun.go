@@ -114,14 +114,17 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry) (err error)
 	if err != nil {
 		return err
 	}
-	var answers []museum.Answer
-	for _, b := range found {
-		answers = append(answers, b.Answer)
-	}
-	if code := museum.ExitCode(answers...); code != exitPass {
+	if code := museum.ExitCode(answersOf(found)...); code != exitPass {
 		return exitError{code: code}
 	}
 	return nil
+}
+
+func answersOf(found []run.BugResult) (answers []museum.Answer) {
+	for _, b := range found {
+		answers = append(answers, b.Answer)
+	}
+	return answers
 }
 
 // examine runs the entries, and prints each answer. Of several bugs the results so far are written after each, so that an interrupt loses none.
@@ -157,7 +160,8 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 	case c.asJSON:
 		return found, encode(out, found[0])
 	case c.all:
-		return found, printCounts(out, found)
+		_, err := fmt.Fprintf(out, "\n%d bugs: %s\n", len(found), museum.CountText(answersOf(found)))
+		return found, err
 	}
 	return found, nil
 }
@@ -184,13 +188,6 @@ func printBug(out io.Writer, b run.BugResult) {
 	if b.HistorySha256 != "" {
 		fmt.Fprintf(out, "history sha256   %s\nreport           %s/report.html\n", b.HistorySha256, b.Folder)
 	}
-}
-
-// printCounts prints how many bugs have each answer.
-func printCounts(out io.Writer, found []run.BugResult) error {
-	_, err := fmt.Fprintf(out, "\n%d bugs: %d seen, %d not seen, %d cannot tell, %d do not apply\n", len(found), run.Count(found, museum.Seen),
-		run.Count(found, museum.NotSeen), run.Count(found, museum.CannotTell), run.Count(found, museum.DoesNotApply))
-	return err
 }
 
 // writeBugs writes museum.json and junit.xml. A kill leaves the old files.

@@ -101,8 +101,14 @@ const (
 	DoesNotApply Answer = "does not apply"
 )
 
-// EachAnswer returns all answers there are.
-func EachAnswer() []Answer { return []Answer{Seen, NotSeen, CannotTell, DoesNotApply} }
+// CountText tells how many bugs have each answer.
+func CountText(answers []Answer) string {
+	n := map[Answer]int{}
+	for _, a := range answers {
+		n[a]++
+	}
+	return fmt.Sprintf("%d seen, %d not seen, %d cannot tell, %d do not apply", n[Seen], n[NotSeen], n[CannotTell], n[DoesNotApply])
+}
 
 // ExitCode returns the exit code of a search for bugs: 1 when any was seen, else 3 when any run cannot tell or no bug applies, else 0.
 func ExitCode(answers ...Answer) int {

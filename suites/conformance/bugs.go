@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/hitless/hitless/internal/input"
@@ -49,13 +50,14 @@ func ReadBugs(ctx context.Context, file, subject string) ([]Bug, error) {
 func bugsOf(found []run.BugResult, file, subject string) (bugs []Bug, err error) {
 	for _, f := range found {
 		_, err := museum.Find(f.ID)
+		_, known := classes[f.Answer]
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("reading the bugs in %s: %w", file, err)
 		case f.Subject != subject:
 			return nil, fmt.Errorf("reading the bugs in %s: %s was searched in %s, and this report is of %s", file, f.ID, f.Subject, subject)
-		case !slices.Contains(museum.EachAnswer(), f.Answer):
-			return nil, fmt.Errorf("reading the bugs in %s: the answer %q of %s is none of %q", file, f.Answer, f.ID, museum.EachAnswer())
+		case !known:
+			return nil, fmt.Errorf("reading the bugs in %s: the answer %q of %s is none of %q", file, f.Answer, f.ID, slices.Sorted(maps.Keys(classes)))
 		case len(f.Set) > 0:
 			return nil, fmt.Errorf("reading the bugs in %s: %s was searched with other settings, %v; run the museum without --set", file, f.ID, f.Set)
 		case slices.ContainsFunc(bugs, func(b Bug) bool { return b.ID == f.ID }):
@@ -74,12 +76,11 @@ func (b Bug) Class() string { return string(classes[b.Answer]) }
 
 // BugsText counts the bugs by answer.
 func (r *Report) BugsText() string {
-	counts := map[museum.Answer]int{}
+	var answers []museum.Answer
 	for _, b := range r.Bugs {
-		counts[b.Answer]++
+		answers = append(answers, b.Answer)
 	}
-	return fmt.Sprintf("%d historical bugs: %d seen, %d not seen, %d cannot tell, %d do not apply", len(r.Bugs), counts[museum.Seen], counts[museum.NotSeen],
-		counts[museum.CannotTell], counts[museum.DoesNotApply])
+	return fmt.Sprintf("%d historical bugs: %s", len(answers), museum.CountText(answers))
 }
 
 // bugRows are the bugs that a subject of the matrix has.
