@@ -145,7 +145,7 @@ func (w *World) powerOffNode(ctx context.Context, node string) error {
 		if err := w.performVerb(ctx, "node off", node); err != nil {
 			return err
 		}
-		return w.awaitMembership(ctx, node, false)
+		return w.awaitRemoval(ctx, node)
 	})
 	if err != nil {
 		return err

@@ -75,6 +75,28 @@ func TestWrongAnswersToHealthChecksAreTheSubjects(t *testing.T) {
 	}
 }
 
+// A node that boots and never passes its health checks is the subject's failure. Without any node, anything else may be the reason.
+func TestNodeThatDoesNotReturnAfterItsBoot(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes  []string
+		failed bool // the subject
+		fails  bool // the scenario
+	}{
+		"it returns":             {nodes: []string{"node-1", "node-2"}},
+		"it does not":            {nodes: []string{"node-1"}, failed: true},
+		"none has the Service":   {fails: true},
+		"another one is missing": {nodes: []string{"node-2"}},
+	} {
+		clock, recorder := &fakeClock{}, &fakeRecord{}
+		w := &World{Site: siteOf(nil, nil).OfferLoadBalancer(balancer{clock, func(time.Duration) []string { return c.nodes }}), Nodes: []string{"node-1", "node-2"}, Recorder: recorder, Clock: clock, run: webRun()}
+		w.Params = checks()
+		err := w.awaitReturn(t.Context(), "node-2")
+		if (err != nil) != c.fails || w.run.unrecovered != c.failed || (len(recorder.events) == 1) != c.failed {
+			t.Errorf("%s: %v, %+v", name, err, recorder.events)
+		}
+	}
+}
+
 // A node that keeps its place without an endpoint of its own passes its health checks wrongly.
 func TestNodeThatStaysWithoutAnEndpoint(t *testing.T) {
 	clock, recorder := &fakeClock{}, &fakeRecord{}

@@ -167,16 +167,27 @@ func (w *World) bootNode(ctx context.Context, node string, before int) error {
 	if err := w.await(ctx, "rolled-out", w.run.main.name, w.podReplacementTime()); err != nil {
 		return err
 	}
-	return w.awaitMembership(ctx, node, true)
+	return w.awaitReturn(ctx, node)
 }
 
-// awaitMembership waits until the load balancer sends new flows to the node, or no longer does.
-func (w *World) awaitMembership(ctx context.Context, node string, want bool) error {
-	what := fmt.Sprintf("the load balancer to send flows to %s: %t", node, want)
-	return w.Until(ctx, what, w.membershipTime(), func(context.Context) (bool, string, error) {
+// awaitRemoval waits until the load balancer no longer sends new flows to a node without power.
+func (w *World) awaitRemoval(ctx context.Context, node string) error {
+	return w.Until(ctx, "the load balancer to send no flow to "+node, w.membershipTime(), func(context.Context) (bool, string, error) {
 		nodes, known := w.members(w.run.main.name)
-		return !known || slices.Contains(nodes, node) == want, "it sends them to " + strings.Join(nodes, ", "), nil
+		return !known || !slices.Contains(nodes, node), "it sends them to " + strings.Join(nodes, ", "), nil
 	})
+}
+
+// awaitReturn waits until the load balancer sends new flows to a node that has booted. The subject fails where its proxy on the node does
+// not pass the health checks.
+func (w *World) awaitReturn(ctx context.Context, node string) error {
+	k, within := w.run.main, w.membershipTime()
+	k.wrong = map[string]wrongNode{}
+	return k.judgeMembers(w, within, w.Until(ctx, "the load balancer to send flows to "+node, within, func(context.Context) (bool, string, error) {
+		nodes, known := w.members(k.name)
+		k.noteWrong(w, nodes, append(slices.Clone(nodes), node))
+		return !known || slices.Contains(nodes, node), "it sends them to " + strings.Join(nodes, ", "), nil
+	}))
 }
 
 // mark adds to the metadata of a patch the annotations by which the change can be undone without knowledge of the run.

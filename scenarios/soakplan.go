@@ -189,7 +189,7 @@ func (w *World) loseAndBoot(ctx context.Context, node string) error {
 		return err
 	}
 	// The node is booted also where the load balancer has kept it: the soak continues.
-	left := w.awaitMembership(ctx, node, false)
+	left := w.awaitRemoval(ctx, node)
 	if err := w.Clock.Sleep(ctx, max(0, boot-w.Clock.Now())); err != nil {
 		return err
 	}
