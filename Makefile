@@ -65,7 +65,7 @@ browser: ## the pages in headless Chromium, and axe, which checks that they are 
 results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
 	@hack/results.sh
 
-disruptions: packages build ## run every disruption against four proxies for docs/results/disruptions.md (an hour); committed rows are not run again
+disruptions: packages build ## run every disruption against four proxies for docs/results/disruptions.md (an hour); committed rows are not run again; SUBSET=restart,flush
 	@hack/disruptions.sh
 
 bench-probes: build ## measure the probe engine, fortio and vegeta in namespaces; writes out/bench/probes.json (a minute)
@@ -80,7 +80,7 @@ first-seed: packages build ## soak kube-proxy v1.12.2 on eight seeds until it ha
 versions: packages build ## compare two versions of kube-proxy, OLD=v1.36.1 NEW=v1.37.1 MODE=ipvs; fails when NEW is worse or loses connections (an hour)
 	@OLD=$${OLD:-v1.36.1} NEW=$${NEW:-v1.37.1} MODE=$${MODE:-ipvs} hack/versions.sh
 
-minors: packages build ## run a rollout behind each kube-proxy since 1.11 for docs/results/kube-proxy-versions.md (an hour and a half); committed rows are not run again
+minors: packages build ## run a rollout behind each kube-proxy since 1.11 for docs/results/kube-proxy-versions.md (an hour and a half); committed rows are not run again; SUBSET=v1.25
 	@hack/minors.sh
 
 upgrades: packages build ## upgrade kube-proxy in place and back, in each mode, for docs/results/upgrades.md (an hour); committed rows are not run again; SUBSET=v1.36-ipvs-open

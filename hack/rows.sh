@@ -23,3 +23,42 @@ announce() {
   [ "$2" -eq 0 ] || each=$(((now - $5) / $2))
   echo "$1 $(($2 + 1)) of $3: $4; all ${1}s end at about $(date -d "@$((now + each * ($3 - $2)))" +%H:%M)"
 }
+
+# row adds a row to those that compare_rows runs: name, then arguments of `hitless compare`. The script sets results, the directory of the
+# result files, and common, the arguments of all rows.
+rows=() all=()
+row() {
+  all+=("$1")
+  wanted "$1" "$results/$1.json" || return 0
+  rows+=("$*")
+}
+
+# compare_rows runs the rows that were added, and writes the pages: seconds of a row. A row that fails does not stop the others; the script
+# ends with exit code 1 then.
+compare_rows() {
+  local logs=out/${results#docs/} failed=() begun i name command status
+  check_subset row "${all[@]}"
+  mkdir -p "$results" "$logs"
+  begun=$(date +%s)
+  for i in "${!rows[@]}"; do
+    read -r name command <<< "${rows[$i]}"
+    announce row "$i" "${#rows[@]}" "$name" "$begun" "$1"
+    rm -rf "${logs:?}/$name" # else an earlier result may be taken for this one's
+    status=0
+    # shellcheck disable=SC2086,SC2154 # no argument has a space; the script sets common
+    bin/hitless compare $command "${common[@]}" --out "$logs/$name" > "$logs/$name.log" 2>&1 || status=$?
+    case $status in
+      0 | 1 | 3) # a run that loses connections or is invalid is a result too
+        if [ -e "$logs/$name/compare.json" ] && cp "$logs/$name/compare.json" "$results/$name.json.new" && mv "$results/$name.json.new" "$results/$name.json"; then
+          echo "  exit code $status; $results/$name.json"
+          continue
+        fi ;;
+      130 | 143) echo "interrupted; the rows before are kept" >&2; exit "$status" ;;
+    esac
+    failed+=("$name")
+    echo "  ended with exit code $status and without a result; its last lines, of $logs/$name.log:" >&2
+    tail -n 5 "$logs/$name.log" >&2
+  done
+  ${GO:-go} run ./hack/docs
+  [ ${#failed[@]} -eq 0 ] || { echo "no result of ${failed[*]}; again with SUBSET=$(IFS=,; echo "${failed[*]}")" >&2; exit 1; }
+}

@@ -58,11 +58,11 @@ func minorsToRun(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := regexp.MustCompile(`(?s)MINORS:-([0-9. \n]+)}`).FindSubmatch(script)
+	list := regexp.MustCompile(`for version in ([0-9. \\\n]+); do`).FindSubmatch(script)
 	if list == nil {
 		t.Fatal("the script has no list of its versions")
 	}
-	versions := strings.Fields(string(list[1]))
+	versions := strings.Fields(strings.ReplaceAll(string(list[1]), `\`, ""))
 	for i, version := range versions {
 		if !strings.HasPrefix(version, fmt.Sprintf("1.%d.", 11+i)) {
 			t.Fatalf("version %s is in the place of minor version %d", version, 11+i)
