@@ -56,7 +56,7 @@ func (a *Analysis) recoveryReport() *RecoveryReport {
 		if results[e.Node] == nil {
 			results[e.Node] = &NodeRecovery{Node: e.Node, State: RecoveryUnchecked, Text: e.Text}
 		}
-		if body.State != "removed" && body.Change != "removed" && body.State != "misreported" { // else the second result of a check, or of no check
+		if body.State != record.RecoveryRemoved && body.Change != record.RecoveryRemoved && body.State != record.RecoveryMisreported { // else the second result of a check, or of no check
 			checks[e.Node]++
 		}
 		r.Checks = max(r.Checks, checks[e.Node])
@@ -81,17 +81,17 @@ func (a *Analysis) addRecovery(n *NodeRecovery, e record.Event, body record.Reco
 		return
 	}
 	switch body.State {
-	case "added", "removed":
+	case record.RecoveryAdded, record.RecoveryRemoved:
 		*n = NodeRecovery{Node: n.Node, State: RecoveryFollowed, TookMs: max(n.TookMs, units.Millis(body.Took))}
-	case "misreported":
+	case record.RecoveryMisreported:
 		since := units.Seconds(e.At - body.Took)
 		*n = NodeRecovery{Node: n.Node, State: RecoveryMisreported, Since: &since,
 			Text: fmt.Sprintf("%s, since %s (waited %s)", e.Text, units.At(since), units.MsText(units.Millis(body.Took)))}
-	case "failed", "exited":
+	case record.RecoveryFailed, record.RecoveryExited:
 		since, how := a.lastFollowed(e.Node, e.At-body.Took)
 		seconds := units.Seconds(since)
 		text := fmt.Sprintf("%s's proxy has not followed changes since %s: %s", e.Node, units.At(seconds), how)
-		if body.State == "failed" {
+		if body.State == record.RecoveryFailed {
 			text += fmt.Sprintf("; it did not follow when an endpoint was %s at %s (waited %s)", body.Change, units.At(units.Seconds(e.At-body.Took)),
 				units.MsText(units.Millis(body.Took)))
 		}
@@ -122,7 +122,7 @@ func (a *Analysis) lastFollowed(node string, before time.Duration) (since time.D
 		case record.KernelChange:
 			since, how = e.At, "its kernel table changed then for the last time"
 		case record.Recovery:
-			if body.State == "added" || body.State == "removed" {
+			if body.State == record.RecoveryAdded || body.State == record.RecoveryRemoved {
 				since, how = e.At, "it followed a change of the recovery check then"
 			}
 		case record.Proxy:

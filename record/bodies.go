@@ -206,10 +206,21 @@ type Guard struct{}
 // Recovery is a result of the check after the disturbance: one more change, which each running proxy must follow. Node is
 // the proxy's. For off, which concerns the whole check, Node is empty.
 type Recovery struct {
-	State  string        `attr:"state"`            // added or removed (followed), failed, exited, misreported (to health checks), unchecked or off
+	State  string        `attr:"state"`            // one of the states below
 	Change string        `attr:"change,omitempty"` // of failed: the change that the proxy did not follow, added or removed
 	Took   time.Duration `attr:"tookNs,omitempty"` // from the change until traffic over the node showed it; of failed and misreported: the time waited
 }
+
+// The states of Recovery. The first two are changes that the proxy followed.
+const (
+	RecoveryAdded       = "added"
+	RecoveryRemoved     = "removed"
+	RecoveryFailed      = "failed"
+	RecoveryExited      = "exited"
+	RecoveryMisreported = "misreported" // it gave health checks the wrong answer
+	RecoveryUnchecked   = "unchecked"
+	RecoveryOff         = "off"
+)
 
 // Excuse is a loss that a step of the scenario makes unavoidable for every subject; Text says why. Node is that of the path, and
 // is empty for PathAll and PathNone. The window depends on parameters and on the scenario's own steps, never on the subject.

@@ -38,7 +38,7 @@ func (k *workload) judgeMembers(w *World, waited time.Duration, err error) error
 		wrong, is := k.wrong[node]
 		if took := w.Clock.Now() - wrong.since; is && took >= waited-CheckInterval.Of(w.Params) && w.noRecovery(node) == "" {
 			misreported = true
-			w.recordRecovery(node, record.Recovery{State: recoveryMisreported, Took: took}, wrong.text(node))
+			w.recordRecovery(node, record.Recovery{State: record.RecoveryMisreported, Took: took}, wrong.text(node))
 		}
 	}
 	if !misreported {

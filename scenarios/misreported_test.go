@@ -65,7 +65,7 @@ func TestWrongAnswersToHealthChecksAreTheSubjects(t *testing.T) {
 		err := executor{w}.AwaitBalanced(t.Context(), step)
 		var failed []string
 		for _, e := range recorder.events {
-			if body, is := e.Body.(record.Recovery); is && body.State == recoveryMisreported && strings.Contains(e.Text, e.Node+" fails the load balancer's health checks") {
+			if body, is := e.Body.(record.Recovery); is && body.State == record.RecoveryMisreported && strings.Contains(e.Text, e.Node+" fails the load balancer's health checks") {
 				failed = append(failed, e.Node)
 			}
 		}

@@ -17,18 +17,6 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// The states of record.Recovery. The first two are the changes of a check too.
-const (
-	recoveryAdded   = "added"
-	recoveryRemoved = "removed"
-	recoveryFailed  = "failed"
-	recoveryExited  = "exited"
-	// A proxy that gives health checks the wrong answer does not follow the change of the scenario.
-	recoveryMisreported = "misreported"
-	recoveryUnchecked   = "unchecked"
-	recoveryOff         = "off"
-)
-
 const (
 	// RecoveryName is the name of the Service of the check, and of the step that fails when there is no check.
 	RecoveryName = "recovery"
@@ -43,7 +31,7 @@ const (
 // not be made.
 func (w *World) checkRecovery(ctx context.Context) error {
 	if RecoverWithin.Of(w.Params) == 0 {
-		w.recordRecovery("", record.Recovery{State: recoveryOff}, "not checked, because of "+w.Params.given(RecoverWithin.Parameter))
+		w.recordRecovery("", record.Recovery{State: record.RecoveryOff}, "not checked, because of "+w.Params.given(RecoverWithin.Parameter))
 		return nil
 	}
 	nodes := w.runningProxies()
@@ -92,13 +80,13 @@ func (w *World) runningProxies() (nodes []string) {
 	for _, node := range w.Nodes {
 		why := w.noRecovery(node)
 		if why != "" {
-			w.recordRecovery(node, record.Recovery{State: recoveryUnchecked}, node+" was not checked: "+why)
+			w.recordRecovery(node, record.Recovery{State: record.RecoveryUnchecked}, node+" was not checked: "+why)
 			continue
 		}
 		if known {
 			if _, err := proxies.Pid(node); err != nil {
 				w.run.unrecovered = true
-				w.recordRecovery(node, record.Recovery{State: recoveryExited}, "the proxy of "+node+" has exited without a step of the scenario")
+				w.recordRecovery(node, record.Recovery{State: record.RecoveryExited}, "the proxy of "+node+" has exited without a step of the scenario")
 				continue
 			}
 		}
@@ -136,7 +124,7 @@ func (w *World) changeEndpoint(ctx context.Context, nodes []string, tell func(no
 	if err := h.create(ctx, w); err != nil {
 		return nil, err
 	}
-	change := endpointChange{World: w, what: recoveryAdded, begin: w.Clock.Now(), tell: tell}
+	change := endpointChange{World: w, what: record.RecoveryAdded, begin: w.Clock.Now(), tell: tell}
 	s, err := w.publish(ctx)
 	if err == nil {
 		nodes, err = change.followedBy(ctx, nodes, s)
@@ -146,7 +134,7 @@ func (w *World) changeEndpoint(ctx context.Context, nodes []string, tell func(no
 		err = h.update(ctx, w)
 	}
 	if err == nil {
-		change.what, change.begin = recoveryRemoved, w.Clock.Now()
+		change.what, change.begin = record.RecoveryRemoved, w.Clock.Now()
 		nodes, err = change.followedBy(ctx, nodes, s)
 	}
 	return nodes, errors.Join(err, h.delete(context.WithoutCancel(ctx), w))
@@ -227,7 +215,7 @@ func (w *World) publish(ctx context.Context) (*corev1.Service, error) {
 // endpointChange is a change that proxies must follow.
 type endpointChange struct {
 	*World
-	what  string // recoveryAdded or recoveryRemoved
+	what  string // record.RecoveryAdded or record.RecoveryRemoved
 	begin time.Duration
 	tell  func(node string, body record.Recovery, text string)
 }
@@ -235,7 +223,7 @@ type endpointChange struct {
 // shows reports whether traffic over a node shows the change, in each family.
 func (c endpointChange) shows(ctx context.Context, node string, s *corev1.Service) bool {
 	for _, f := range c.families() {
-		if err := c.Site.client.Over(ctx, node, f, s); (err == nil) != (c.what == recoveryAdded) {
+		if err := c.Site.client.Over(ctx, node, f, s); (err == nil) != (c.what == record.RecoveryAdded) {
 			return false
 		}
 	}
@@ -274,7 +262,7 @@ func (c endpointChange) followedBy(ctx context.Context, nodes []string, s *corev
 	for i, node := range nodes {
 		if took[i] == 0 {
 			waited := c.Clock.Now() - c.begin
-			c.tell(node, record.Recovery{State: recoveryFailed, Change: c.what, Took: waited},
+			c.tell(node, record.Recovery{State: record.RecoveryFailed, Change: c.what, Took: waited},
 				fmt.Sprintf("the proxy of %s did not follow within %.1f s when an endpoint was %s", node, waited.Seconds(), c.what))
 			continue
 		}

@@ -32,10 +32,10 @@ func TestWhichProxiesMustRecover(t *testing.T) {
 		records string // the state that is recorded for node-1, if any
 	}{
 		"all":                  {nil, nil, []string{"node-1", "node-2"}, ""},
-		"exited by itself":     {nil, []string{"node-1"}, []string{"node-2"}, recoveryExited},
-		"stopped":              {[]timeline.Step{{Verb: "proxy stop", Object: "node-1"}}, nil, []string{"node-2"}, recoveryUnchecked},
+		"exited by itself":     {nil, []string{"node-1"}, []string{"node-2"}, record.RecoveryExited},
+		"stopped":              {[]timeline.Step{{Verb: "proxy stop", Object: "node-1"}}, nil, []string{"node-2"}, record.RecoveryUnchecked},
 		"stopped and started":  {[]timeline.Step{{Verb: "proxy stop", Object: "node-1"}, {Verb: "proxy start", Object: "node-1"}}, nil, []string{"node-1", "node-2"}, ""},
-		"frozen":               {[]timeline.Step{{Verb: "proxy freeze", Object: "node-1"}}, nil, []string{"node-2"}, recoveryUnchecked},
+		"frozen":               {[]timeline.Step{{Verb: "proxy freeze", Object: "node-1"}}, nil, []string{"node-2"}, record.RecoveryUnchecked},
 		"frozen and continued": {[]timeline.Step{{Verb: "proxy freeze", Object: "node-1"}, {Verb: "proxy thaw", Object: "node-1"}}, nil, []string{"node-1", "node-2"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestWhichProxiesMustRecover(t *testing.T) {
 			if state != c.records {
 				t.Errorf("node-1 is %q, want %q", state, c.records)
 			}
-			if failed := c.records == recoveryExited; w.run.unrecovered != failed {
+			if failed := c.records == record.RecoveryExited; w.run.unrecovered != failed {
 				t.Errorf("a proxy has not recovered: %t, want %t", w.run.unrecovered, failed)
 			}
 		})
