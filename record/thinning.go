@@ -38,6 +38,7 @@ type Thinner struct {
 	paths *Paths
 	order []uint16 // ids of lanes, as declared
 	lanes map[uint16]*thinLane
+	ended []*thinLane     // whose last attempts wait
 	marks []time.Duration // of failures and events, in order
 	now   time.Duration   // the latest that is known to have happened
 }
@@ -53,6 +54,7 @@ type thinLane struct {
 	waiting []Attempt // ordered by start
 	paths   map[pathKey]*thinPath
 	open    []*openBucket
+	end     time.Duration // of one that has ended
 }
 
 // thinPath is a path as far as its attempts were looked at.
@@ -81,6 +83,11 @@ func (t *Thinner) Event(e Event) {
 		t.paths.AddMembers(e.At, body)
 	case Lane:
 		t.declare(e.At, body)
+	case LaneEnd:
+		if l := t.lanes[body.Lane]; l != nil {
+			l.end = e.At
+			t.ended = append(t.ended, l)
+		}
 	}
 	t.mark(e.At)
 }
@@ -111,17 +118,29 @@ func (t *Thinner) Attempt(a Attempt) error {
 	}
 	l := t.lanes[a.Lane]
 	if l == nil {
-		return t.w.Write(a)
+		_ = t.w.Write(a) // the error sticks
+		return t.settleEnded()
 	}
 	i := len(l.waiting)
 	for i > 0 && l.waiting[i-1].Start > a.Start {
 		i--
 	}
 	l.waiting = slices.Insert(l.waiting, i, a)
-	until := t.now - nearby - l.Deadline - tellSlack
+	if err := t.settleEnded(); err != nil {
+		return err
+	}
+	until := t.known(l)
 	if l.waiting[0].Start > until-thinBatch {
 		return nil
 	}
+	return t.settle(l, until)
+}
+
+// known is the time until which all that decides about a lane's attempts is known.
+func (t *Thinner) known(l *thinLane) time.Duration { return t.now - nearby - l.Deadline - tellSlack }
+
+// settle decides about a lane's attempts until a time.
+func (t *Thinner) settle(l *thinLane, until time.Duration) error {
 	n := 0
 	for ; n < len(l.waiting) && l.waiting[n].Start <= until; n++ {
 		if err := t.decide(l, &l.waiting[n]); err != nil {
@@ -131,6 +150,26 @@ func (t *Thinner) Attempt(a Attempt) error {
 	l.waiting = slices.Delete(l.waiting, 0, n)
 	t.forget()
 	return nil
+}
+
+// settleEnded decides about the last attempts of lanes that have ended, which have no later attempt that would. A killed writer loses
+// what waits.
+func (t *Thinner) settleEnded() error {
+	for _, l := range t.ended {
+		if err := t.settle(l, t.known(l)); err != nil {
+			return err
+		}
+	}
+	over := func(l *thinLane) bool { return len(l.waiting) == 0 && t.known(l) > l.end }
+	for _, l := range t.ended {
+		if over(l) {
+			for _, a := range l.rest(t.w) {
+				_ = t.w.Write(a) // the error sticks
+			}
+		}
+	}
+	t.ended = slices.DeleteFunc(t.ended, over)
+	return t.w.err
 }
 
 // plain reports whether nothing about the attempt is of interest by itself.
@@ -233,24 +272,33 @@ func (t *Thinner) Close() error {
 		if tl == nil {
 			continue
 		}
-		for _, p := range tl.paths {
-			if p.held != nil {
-				rest = append(rest, p.held.attempt)
-			}
-		}
-		rest = append(rest, tl.waiting...)
-		for _, b := range tl.open {
-			_ = b.write(t.w) // the error sticks
-		}
-		tl.paths, tl.waiting, tl.open = map[pathKey]*thinPath{}, nil, nil
+		rest = append(rest, tl.rest(t.w)...)
 	}
-	slices.SortFunc(rest, func(x, y Attempt) int {
-		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Seq, y.Seq))
-	})
+	slices.SortFunc(rest, byStart)
 	for _, a := range rest {
 		_ = t.w.Write(a) // likewise
 	}
 	return t.w.Flush()
+}
+
+// rest writes a lane's open buckets, and returns the attempts that wait. The lane is empty then.
+func (l *thinLane) rest(w *AttemptWriter) (rest []Attempt) {
+	for _, p := range l.paths {
+		if p.held != nil {
+			rest = append(rest, p.held.attempt)
+		}
+	}
+	rest = append(rest, l.waiting...)
+	for _, b := range l.open {
+		_ = b.write(w) // the error sticks
+	}
+	l.paths, l.waiting, l.open = map[pathKey]*thinPath{}, nil, nil
+	slices.SortFunc(rest, byStart)
+	return rest
+}
+
+func byStart(x, y Attempt) int {
+	return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Seq, y.Seq))
 }
 
 // openBucket is a bucket that is being filled.

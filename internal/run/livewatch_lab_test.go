@@ -216,9 +216,13 @@ func (w *watchedLab) remove(name string) {
 	w.must("deleting the Service", w.client.CoreV1().Services(shop).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// empty leaves the Service without a pod for a moment: the injected loss.
+// empty leaves the Service without a pod for a moment: the injected loss. A Deployment does not count the pods that terminate and serve.
 func (w *watchedLab) empty(name string) {
 	w.scale(name, 0)
+	w.await(name+" has no pod", func(ctx context.Context) (bool, error) {
+		pods, err := w.client.CoreV1().Pods(shop).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
+		return err == nil && len(pods.Items) == 0, err
+	})
 	w.scale(name, 2)
 }
 
