@@ -26,6 +26,9 @@ func TestDrain(t *testing.T) {
 // ignoresTaint is a kube-proxy that ignores the autoscaler's taint: KEP-3836 came with v1.28.
 const ignoresTaint = "kube-proxy@v1.26.0/iptables"
 
+// rate is low, in attempts per second, because the outages last for seconds and attempts determine the duration of a run.
+const rate = 30
+
 var runs = suites.Runs{}
 
 var _ = BeforeSuite(func() {
@@ -34,7 +37,7 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	begin := func(name, scenario, subject string, set map[string]string) {
-		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: 1, Set: set})
+		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: 1, Rate: rate, Set: set})
 	}
 	scaledown := map[string]string{"what": "scaledown", "off": "25s", "settle": "5s"}
 	begin("scaledown", "drain", "bundled", scaledown)

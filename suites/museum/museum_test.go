@@ -24,7 +24,7 @@ func TestMuseum(t *testing.T) {
 	RunSpecs(t, "museum")
 }
 
-// sample are the bugs whose both runs are in CI: their programs are built there for other suites. CI of package subjects has k8s-85643 too.
+// sample are the bugs whose both runs are in CI: their programs are built there for other suites. CI of package subjects has k8s-85643 too, behind HAProxy.
 var sample = []string{"k8s-71894", "k8s-75290"}
 
 // smokeBug is the bug whose run with it is in `make smoke`; package restart has the run without it in CI.

@@ -59,12 +59,10 @@ var _ = BeforeSuite(func() {
 	if !suites.RunsUnlabeled() {
 		return
 	}
-	others := []int64{2}
 	if suites.Selected(suites.Nightly) {
-		others = append(others, 3)
-	}
-	for _, seed := range others {
-		deadSeeds = append(deadSeeds, dies(fmt.Sprint("dead-", seed), site.LabOptions{}, seed, "each"))
+		for _, seed := range []int64{2, 3} {
+			deadSeeds = append(deadSeeds, dies(fmt.Sprint("dead-", seed), site.LabOptions{}, seed, "each"))
+		}
 	}
 	onHost = suites.Start(ctx, dir, "dead-on-host-run", run.Options{Scenario: "restart", LabOptions: site.LabOptions{ControlPlane: "replay", Kernel: "host",
 		Nodes: 2, Subject: "exec:" + buildDead(dir)}, Seed: 1, Rate: 10, Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "1", "baseline": "20s",
@@ -227,7 +225,7 @@ var _ = Describe("a proxier that is healthy after its restart, and changes nothi
 		Expect(*result.Report.Recovery.Nodes[0].Since).To(BeNumerically("~", started, 0.1))
 	})
 
-	It("fails with other seeds", func() {
+	It("fails with other seeds", suites.Nightly, func() {
 		for _, f := range deadSeeds {
 			Expect(deadNodes(f)).To(Equal([]string{"node-1", "node-2", "node-3"}))
 		}

@@ -46,11 +46,15 @@ var _ = BeforeSuite(func() {
 		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "soak", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: seed, Rate: 1, Set: all})
 	}
 	begin := func(name, subject string, set map[string]string) { seeded(1, name, subject, set) }
-	begin("hour", "bundled", nil)
+	// The half has as many disturbances as the hour.
+	half := map[string]string{"for": "30m", "rolloutsPerHour": "20", "restartsPerHour": "2", "scalesPerHour": "2"}
+	begin("half an hour", "bundled", half)
 	if suites.RunsUnlabeled() {
-		begin("hour with bug", withBug, nil)
+		begin("half an hour with bug", withBug, half)
 	}
 	if suites.Selected(suites.Nightly) {
+		begin("hour", "bundled", nil)
+		begin("hour with bug", withBug, nil)
 		begin("hour without bug", withoutBug, nil)
 		begin("no terminating fallback", "bundled", map[string]string{"terminatingFallback": "off"})
 		begin("all kinds", "bundled", map[string]string{"trafficPolicy": "Cluster", "flapsPerHour": "6", "apiBlipsPerHour": "3", "burstsPerHour": "6", "drainedPorts": "20"})
@@ -72,8 +76,18 @@ func expectLossless(name string, seconds int, done string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-var _ = Describe("an hour of rollouts, restarts and scaling behind externalTrafficPolicy: Local", func() {
+var _ = Describe("half an hour of rollouts, restarts and scaling behind externalTrafficPolicy: Local", func() {
 	It("drops no connection with the bundled proxier", suites.Smoke, func() {
+		expectLossless("half an hour", 1800, "12 of 12 planned disturbances had their effect")
+	})
+
+	It("drops connections with kube-proxy v1.25.3 to a node whose only pod is terminating, until the load balancer removes the node (kubernetes#85643)", func() {
+		expectTerminatingLoss(runs.Report("half an hour with bug"))
+	})
+})
+
+var _ = Describe("an hour of the same", suites.Nightly, func() {
+	It("drops no connection with the bundled proxier", func() {
 		expectLossless("hour", 3600, "12 of 12 planned disturbances had their effect")
 	})
 
@@ -81,11 +95,11 @@ var _ = Describe("an hour of rollouts, restarts and scaling behind externalTraff
 		expectTerminatingLoss(runs.Report("hour with bug"))
 	})
 
-	It("drops no connection with kube-proxy v1.26.0", suites.Nightly, func() {
+	It("drops no connection with kube-proxy v1.26.0", func() {
 		expectLossless("hour without bug", 3600, "12 of 12 planned disturbances had their effect")
 	})
 
-	It("drops the same connections with the bundled proxier when it does not use terminating endpoints", suites.Nightly, func() {
+	It("drops the same connections with the bundled proxier when it does not use terminating endpoints", func() {
 		expectTerminatingLoss(runs.Report("no terminating fallback"))
 	})
 })

@@ -43,7 +43,7 @@ var _ = Describe("a proxy that a subject file describes", Ordered, func() {
 		DeferCleanup(cancel)
 		dir := buildExample()
 		roll := func(file string) *suites.Future {
-			return suites.Start(ctx, dir, file+"-run", run.Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + filepath.Join(dir, file)}, Seed: 1,
+			return suites.Start(ctx, dir, file+"-run", run.Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + filepath.Join(dir, file)}, Seed: 1, Rate: rollRate,
 				Set: map[string]string{"trafficPolicy": "Cluster", "rollouts": "1", "settle": "10s", "shutdownDelay": "5s", "gracePeriod": "10s"}})
 		}
 		correct = roll("subject.yaml")

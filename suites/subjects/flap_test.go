@@ -17,7 +17,7 @@ import (
 )
 
 // flapRate is low, in attempts per second: the outages last for seconds, and idle virtual time is skipped.
-const flapRate = 10
+const flapRate = 4
 
 // flapWatch contains three passes of kube-proxy's graceful termination manager, which runs once a minute.
 const flapWatch = 200 * time.Second

@@ -33,8 +33,10 @@ var _ = DescribeTable("the signature of k8s-85643", func(name string, want museu
 	f := finding("k8s-85643", name)
 	Expect(f.Answer).To(Equal(want), "%q", f.Reasons)
 },
-	Entry("is seen with kube-proxy v1.25.3", "1.25.3", museum.Seen),
-	Entry("is not seen with kube-proxy v1.26.0", "1.26.0", museum.NotSeen),
+	Entry("is seen with kube-proxy v1.25.3 behind HAProxy", "1.25.3 HAProxy", museum.Seen),
+	Entry("is not seen with kube-proxy v1.26.0 behind HAProxy", "1.26.0 HAProxy", museum.NotSeen),
+	Entry("is seen with kube-proxy v1.25.3", suites.Nightly, "1.25.3", museum.Seen),
+	Entry("is not seen with kube-proxy v1.26.0", suites.Nightly, "1.26.0", museum.NotSeen),
 	Entry("is not seen with v1.25.3 and the feature gate on", suites.Nightly, "1.25.3 with", museum.NotSeen),
 	Entry("is seen with v1.26.0 and the feature gate off", suites.Nightly, "1.26.0 without", museum.Seen),
 )
