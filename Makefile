@@ -1,6 +1,8 @@
 # `make help` lists the targets. Their logic is in hack/ and in the program.
 GO ?= go
 LDFLAGS := -s -w
+# Programs, tests and lint use the same compiled packages: without C, and with -trimpath.
+export CGO_ENABLED := 0
 
 .PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum kill-score nightly nightly-soak lint clean packages
 
@@ -11,7 +13,7 @@ packages: ## install missing system packages that a run needs (root)
 	@hack/packages.sh
 
 build: ## build bin/hitless, a static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
+	$(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
 
 image: build ## build an OCI image and its bill of materials in out/image, without Docker (IMAGE=hitless:latest)
 	$(GO) run -C deploy/image . -program $(CURDIR)/bin/hitless -name "$${IMAGE:-hitless:latest}" -out $(CURDIR)/out/image
@@ -60,7 +62,7 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 browser: ## the pages in headless Chromium, and axe, which checks that they are accessible; installs chromium and npm if they are missing (root)
 	@hack/packages.sh browser
 	@hack/axe.sh
-	$(GO) test -count=1 -tags browser ./reports ./reports/compare -run Browser -args -axe=$(CURDIR)/out/axe/axe.min.js
+	$(GO) test -count=1 -trimpath -vet=off -ldflags=-w -tags browser ./reports ./reports/compare -run Browser -args -axe=$(CURDIR)/out/axe/axe.min.js
 
 results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
 	@hack/results.sh

@@ -1,33 +1,51 @@
 #!/usr/bin/env bash
-# Tests on real kernels; `make lint` vets them. Tests of live clusters use the real clock and one CPU; meanwhile the first suites run in VMs on another one.
+# Tests on real kernels; `make lint` vets them. Tests of live clusters use the real clock and one CPU; meanwhile the first suites run in VMs
+# on another one. Programs without DWARF link twice as fast.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-go=${GO:-go}
+test=("${GO:-go}" test -count=1 -trimpath -vet=off -ldflags=-w -timeout 60m)
 first=(attacks cost detection)
 rest=()
 for suite in suites/*/; do
   name=$(basename "$suite")
   if [[ " ${first[*]} " != *" $name "* ]]; then rest+=("./suites/$name"); fi
 done
-specs() { "$@" -count=1 -vet=off -timeout 60m -tags lab -ginkgo.label-filter='!nightly'; }
+specs() { "${test[@]}" -tags lab -ginkgo.label-filter='!nightly' "$@"; }
+# on runs the lab tests of a package whose names match a pattern; `make unit` has run its other tests.
+on() { # package, pattern, then options of grep
+  local tests
+  tests=$(sed -n 's/^func \(Test[A-Za-z0-9]*\)(t .*/\1/p' "$1"/*_lab_test.go | grep "${@:3}" -- "$2" | paste -sd'|')
+  "${test[@]}" -tags lab -run "^($tests)\$" "./$1"
+}
+programs() { # of the lab, and the modules of deploy
+  on internal/run '^TestLive' -v
+  (cd deploy/image && "${test[@]}" -tags lab .)
+  (cd deploy/foreign && "${test[@]}" .)
+}
 
 hack/prometheus.sh
 PATH=$PWD/out/prometheus/usr/bin:$PATH
 mkdir -p out
+set -m # each background job is a process group of its own
+started=() logs=()
+begin() { # log, then the command
+  ( "${@:2}" ) >"$1" 2>&1 &
+  started+=($!) logs+=("$1")
+}
+trap 'for job in "${started[@]}"; do if kill -0 -- -"$job" 2>/dev/null; then kill -- -"$job"; fi; done' EXIT # after a failure or Ctrl-C
+
 cpu=$(taskset -cp $$ | sed 's/.*[:, -]//') # the last CPU that this process may use
-set -m # the background job is a process group of its own
-( specs taskset -c "$cpu" "$go" test -p 1 "${first[@]/#/./suites/}" ) >out/first-suites.log 2>&1 &
-background=$!
-trap 'if kill -0 -- -$background 2>/dev/null; then kill -- -$background; fi' EXIT # after a failure or Ctrl-C
-for dir in lab/host internal/clusterwatch internal/run; do # `make unit` has run the other tests of these packages
-  tests=$(sed -n 's/^func \(Test[A-Za-z0-9]*\)(t .*/\1/p' "$dir"/*_lab_test.go | paste -sd'|')
-  "$go" test -count=1 -vet=off -timeout 60m -tags lab -run "^($tests)\$" "./$dir"
-done
-(cd deploy/image && "$go" test -count=1 -tags lab .)
-(cd deploy/foreign && "$go" test -count=1 .)
+pinned() { taskset -cp "$cpu" $BASHPID >/dev/null; specs -p 1 "$@"; }
+begin out/first-suites.log pinned "${first[@]/#/./suites/}"
+on lab/host .
+on internal/clusterwatch .
+on internal/run '^TestLive'
+begin out/programs.log programs
 status=0
-specs "$go" test "${rest[@]}" || status=$?
-wait "$background" || status=$?
+specs "${rest[@]}" || status=$?
+for i in "${!started[@]}"; do
+  wait "${started[$i]}" || status=$?
+  cat "${logs[$i]}"
+done
 trap - EXIT
-cat out/first-suites.log
 exit "$status"
