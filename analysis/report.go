@@ -83,6 +83,8 @@ type ReportRun struct {
 	ControlPlane  string `json:"controlPlane,omitempty"` // kube or replay; a live one's version
 	// Nodes is the number of nodes of the cluster; 0 where the record does not name them.
 	Nodes int `json:"nodes,omitempty"`
+	// Programs is record.ProgramsReleased or empty.
+	Programs string `json:"programs,omitempty"`
 }
 
 // DetectionFloor is the smallest outage that the run has proved to see.
@@ -307,7 +309,7 @@ func (a *Analysis) facts(p proof) *Report {
 	r := &Report{SchemaVersion: Version, Subject: a.Run.Subject, Lanes: []LaneReport{}, Controls: []LaneReport{},
 		Events: []ReportEvent{}, Totals: Totals{ByClass: map[string]int{}},
 		Run: ReportRun{Scenario: a.Run.Scenario, Parameters: a.Run.Parameters, Seed: a.Run.Seed, Kernel: a.Run.Kernel,
-			Clock: a.Run.Clock, Duration: units.Seconds(a.End), InputsSha256: a.Run.InputsSha256, ProgramSha256: a.Run.ProgramSha256, ControlPlane: a.Run.ControlPlane, Nodes: len(a.Run.Nodes)}}
+			Clock: a.Run.Clock, Duration: units.Seconds(a.End), InputsSha256: a.Run.InputsSha256, ProgramSha256: a.Run.ProgramSha256, ControlPlane: a.Run.ControlPlane, Nodes: len(a.Run.Nodes), Programs: a.Run.Programs}}
 	if r.Run.Parameters == nil {
 		r.Run.Parameters = map[string]string{}
 	}

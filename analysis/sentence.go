@@ -106,7 +106,8 @@ func (r *Report) Heading() string {
 	return "INVALID at " + units.At(r.Early.At)
 }
 
-// Title says what was run: the scenario, the subject, the nodes and the control plane.
+// Title says what was run: the scenario, the subject, the nodes, the control plane, and that upstream's programs are its release
+// artifacts.
 func (r *Report) Title() string {
 	text := r.Run.Scenario + ", " + r.SubjectText()
 	if nodes := r.NodesText(); nodes != "" {
@@ -114,6 +115,9 @@ func (r *Report) Title() string {
 	}
 	if r.Run.ControlPlane != "" {
 		text += ", control plane " + r.Run.ControlPlane
+	}
+	if r.Run.Programs != "" {
+		text += ", " + r.Run.Programs + " programs"
 	}
 	return text
 }

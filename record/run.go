@@ -47,8 +47,13 @@ type Run struct {
 	ProgramSha256 string            `json:"programSha256,omitempty"` // of hitless; empty in records of older versions
 	Command       string            `json:"command"`                 // the one command that repeats this run
 	Budget        Budget            `json:"budget"`
-	Record        string            `json:"record,omitempty"` // RecordThinned, or empty: every attempt stands in the record
+	Record        string            `json:"record,omitempty"`   // RecordThinned, or empty: every attempt stands in the record
+	Programs      string            `json:"programs,omitempty"` // ProgramsReleased, or empty
 }
+
+// ProgramsReleased says that the run used upstream's release artifacts. Without it the programs of upstream were built from their
+// modules or given by the user, or the run had none.
+const ProgramsReleased = "released"
 
 // RoleFresh is the role of a control lane without a schedule: each of its attempts is a new connection, tried at the moment
 // at which an established connection of the lane that it is beside failed, or began to stall. Its declared rate is that

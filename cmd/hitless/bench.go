@@ -50,6 +50,7 @@ func benchProxierCommand() *cobra.Command {
 	f.IntVar(&repeat, "repeat", 3, "how often each change is measured, 1 to 8; its time is the median")
 	f.StringVar(&o.Clock, "clock", "auto", "virtual, real or auto (virtual)")
 	flags.Words(f, "clock", "auto", "virtual", "real")
+	programsFlag(f, &o.Programs)
 	f.BoolVar(&o.Cold, "cold", false, "boot the guest anew, even where a saved one would do; the result is the same")
 	seedFlag(f, &o, "seed of the guest's random numbers")
 	f.StringVar(&o.Out, "out", filepath.Join("out", "bench", "proxier"), "folder for logs; the rows go to a file of that name with .json")

@@ -85,6 +85,7 @@ func conformanceSites(f *pflag.FlagSet, o *run.Options) siteFlags {
 	subjectFlag(lab, o)
 	lab.StringVar(&o.ControlPlane, "controlplane", "replay", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
 	flags.Words(lab, "controlplane", "kube", "replay")
+	programsFlag(lab, &o.Programs)
 	o.Live = &site.LiveOptions{Fleet: &site.FleetOptions{}}
 	cluster.StringVar(&o.Live.Context, "context", "", "context of the kubeconfig (default its current one)")
 	cluster.StringVar(&o.Live.Target, "target", "loadbalancer", "where the lanes go on a live cluster: loadbalancer, or nodeport (a node's address)")
@@ -99,7 +100,7 @@ func conformanceSites(f *pflag.FlagSet, o *run.Options) siteFlags {
 // repeatingConformance is the call without its selection and folders. A file has its name without the path.
 func repeatingConformance(f *pflag.FlagSet) string {
 	words := []string{"hitless conformance"}
-	for _, name := range []string{"subject", "controlplane", "target", "seed"} {
+	for _, name := range []string{"subject", "controlplane", "programs", "target", "seed"} {
 		if flag := f.Lookup(name); flag.Changed {
 			value := flag.Value.String()
 			if file, is := strings.CutPrefix(value, "exec:"); is {

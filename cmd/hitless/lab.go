@@ -59,7 +59,7 @@ Nothing of this machine is changed, and nothing is left behind. Root is not need
 	flags.Words(f, "controlplane", "kube", "replay")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	f.StringArrayVar(&set, "set", nil, "a parameter of the lab, `KEY=VALUE`: those that every scenario has")
-	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
+	programsFlags(f, &o)
 	f.BoolVar(&standing.DaemonSet, "proxy-daemonset", false, "run the subject, a kube-proxy, in the pods of the DaemonSet kube-system/kube-proxy")
 	f.StringArrayVar(&standing.ProxyImages, "proxy-image", nil, "`KUBE-PROXY@VERSION` that these pods can run too, such as kube-proxy@v1.36.1; again for another")
 	f.StringVar(&standing.File, "kubeconfig", labKubeconfig, "`FILE` to write the lab's kubeconfig to")

@@ -59,9 +59,14 @@ func scenariosCommand() *cobra.Command {
 }
 
 func buildCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "build NAME@VERSION...", Short: "Build upstream programs from their modules into the cache",
-		Example: "  hitless build kube-proxy@v1.26.0\n  hitless build control-plane",
+	b := &build.Builder{}
+	cmd := &cobra.Command{
+		Use: "build NAME@VERSION...", Short: "Build upstream programs from their modules into the cache, or download them",
+		Long: `Build upstream programs from their modules into the cache, and print their files. With --programs released, download upstream's
+release artifacts instead, and verify them by the published SHA-256 or SHA-512. A download that was interrupted continues. The variables
+HITLESS_KUBERNETES_RELEASES (https://dl.k8s.io) and HITLESS_ETCD_RELEASES (https://github.com/etcd-io/etcd/releases/download) name mirrors;
+HTTPS_PROXY, HTTP_PROXY and NO_PROXY name a proxy.`,
+		Example: "  hitless build kube-proxy@v1.26.0\n  hitless build control-plane\n  hitless build kube-proxy@v1.37.1 --programs released",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var targets []build.Target
@@ -80,7 +85,7 @@ func buildCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			b := &build.Builder{Cache: filepath.Join(dir, "build"), Progress: func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) }}
+			b.Cache, b.Progress = filepath.Join(dir, "build"), func(s build.Step) { fmt.Fprintln(cmd.ErrOrStderr(), s.Text) }
 			binaries, err := b.Build(cmd.Context(), targets...)
 			for _, binary := range binaries {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s@%s\t%s\n", binary.Target.Name, binary.Target.Version, binary.Path)
@@ -91,6 +96,8 @@ func buildCommand() *cobra.Command {
 			return err
 		},
 	}
+	programsFlag(cmd.Flags(), &b.Programs)
+	return cmd
 }
 
 func subjectsCommand() *cobra.Command {

@@ -15,6 +15,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -170,11 +171,22 @@ func labFlags(f *pflag.FlagSet, o *run.Options) {
 	f.StringVar(&o.Clock, "clock", "auto", "auto, virtual or real; auto is virtual")
 	f.BoolVar(&o.Cold, "cold", false, "boot the guest instead of resuming a snapshot; the history is the same")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
-	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building them")
+	programsFlags(f, o)
 	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a run is ended as invalid (default by scenario)")
 	flags.Words(f, "controlplane", "kube", "replay")
 	flags.Words(f, "kernel", "auto", "vm", "host")
 	flags.Words(f, "clock", "auto", "virtual", "real")
+}
+
+// programsFlags are the flags that tell where upstream's programs come from.
+func programsFlags(f *pflag.FlagSet, o *run.Options) {
+	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building or downloading them")
+	programsFlag(f, &o.Programs)
+}
+
+func programsFlag(f *pflag.FlagSet, p *build.Programs) {
+	f.StringVar((*string)(p), "programs", string(build.Built), "upstream's programs: built here from their modules, or released: downloaded, with the published checksums: docs/subjects.md")
+	flags.Words(f, "programs", string(build.Built), string(build.Released))
 }
 
 // fill sets the options that are not flags.

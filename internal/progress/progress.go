@@ -20,6 +20,7 @@ const (
 	Stage       Kind = "stage"       // a phase or a step began or ended; Text names it
 	Checkpoint  Kind = "checkpoint"  // the record up to At can be read by the host
 	Measurement Kind = "measurement" // the counts so far
+	Download    Kind = "download"    // Text, with the Transfer so far; of the host, before the run begins
 	End         Kind = "end"         // the run is over, whatever its result; nothing follows
 )
 
@@ -35,6 +36,13 @@ type Event struct {
 	End   time.Duration `json:"-"`
 	About bool          `json:"-"`
 	Counts
+	Transfer `json:"-"`
+}
+
+// Transfer is how far a download is.
+type Transfer struct {
+	Bytes, Total int64         // that are here, and of the whole; Total is 0 where it is not known
+	Left         time.Duration // until the end, as an estimate; 0 where it is not known
 }
 
 // Counts are the attempts of all measured lanes since the start of the run.
@@ -44,10 +52,10 @@ type Counts struct {
 	Delayed  int `json:"delayed,omitempty"`
 }
 
-// String renders a message, stage or checkpoint as a line of text: the run's name, its time in seconds and the text.
+// String renders a message, download, stage or checkpoint as a line of text: the run's name, its time in seconds and the text.
 func (e Event) String() string {
 	text := e.Text
-	if e.Kind != Message || e.At > 0 {
+	if e.Kind != Message && e.Kind != Download || e.At > 0 {
 		text = fmt.Sprintf("+%.1fs %s", e.At.Seconds(), text)
 	}
 	if e.Run != "" {
@@ -56,11 +64,11 @@ func (e Event) String() string {
 	return text
 }
 
-// Lines returns a function that writes messages, stages and checkpoints as lines of text, and leaves the other events out.
+// Lines returns a function that writes messages, downloads, stages and checkpoints as lines of text, and leaves the other events out.
 func Lines(write func(line string)) func(Event) {
 	return func(e Event) {
 		switch e.Kind {
-		case Message, Stage, Checkpoint:
+		case Message, Download, Stage, Checkpoint:
 			write(e.String())
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
@@ -51,6 +52,7 @@ func OpenFailure(ctx context.Context, dir string, o Options) (*Failure, error) {
 	}
 	run := h.Run
 	o.ControlPlane, o.Kernel, o.Clock, o.Seed = run.ControlPlane, run.Kernel.Kind, run.Clock, run.Seed
+	o.Programs = build.Programs(run.Programs)
 	spec, err := subjectOf(run, o.Subject)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/timeline"
@@ -155,14 +156,16 @@ func aRun() record.Run {
 
 // Trials have the options in the folder of the failed run. The folder of its history gives the same options.
 func TestOpenFailureReadsTheRun(t *testing.T) {
-	dir := failedRun(t, aRun(), record.Rejected)
+	released := aRun()
+	released.Programs = record.ProgramsReleased
+	dir := failedRun(t, released, record.Rejected)
 	for _, folder := range []string{dir, filepath.Join(dir, "history")} {
 		f, err := OpenFailure(t.Context(), folder, Options{LabOptions: site.LabOptions{Deadline: time.Minute}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		o := f.Options
-		if o.Subject != "kube-proxy@v1.12.2/ipvs" || o.ControlPlane != "replay" || o.Kernel != "vm" || o.Clock != "virtual" || o.Seed != 7 || o.Deadline != time.Minute {
+		if o.Subject != "kube-proxy@v1.12.2/ipvs" || o.ControlPlane != "replay" || o.Kernel != "vm" || o.Clock != "virtual" || o.Seed != 7 || o.Deadline != time.Minute || o.Programs != build.Released {
 			t.Errorf("%s: the trials run with %+v", folder, o)
 		}
 		if !slices.Equal(f.Classes, []string{"rejected"}) || f.Timeline.Nodes != 2 || len(f.Timeline.Steps) == 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
@@ -170,6 +171,7 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 	if err := o.checkBudget(plan); err != nil {
 		return nil, err
 	}
+	o.choosePrograms(&plan)
 	return site.NewLab(ctx, o.call(), o.resolvedLab(plan), plan, spec)
 }
 
@@ -250,6 +252,7 @@ func (o *Options) fillDefaults() error {
 	defaults(&o.ControlPlane, "kube")
 	defaults(&o.Kernel, "auto")
 	defaults(&o.Clock, "auto")
+	defaults((*string)(&o.Programs), string(build.Built))
 	if o.Nodes == 0 {
 		o.Nodes = 3
 	}
@@ -288,6 +291,8 @@ func (o *Options) checkNumbers() error {
 		return usagef("--rate %g: give a number above 0, at most 5000 attempts a second", o.Rate)
 	case o.ControlPlane != "kube" && o.ControlPlane != "replay":
 		return usagef("--controlplane %q: give kube or replay", o.ControlPlane)
+	case o.Programs != build.Built && o.Programs != build.Released:
+		return usagef("--programs %q: give built or released", o.Programs)
 	case o.Kernel != "auto" && o.Kernel != "vm" && o.Kernel != "host":
 		return usagef("--kernel %q: give auto, host or vm", o.Kernel)
 	case o.Clock != "auto" && o.Clock != "virtual" && o.Clock != "real":

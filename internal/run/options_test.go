@@ -11,6 +11,7 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/build"
 )
 
 // Invalid input is a UsageError that names the valid values, before anything is created.
@@ -170,6 +171,46 @@ func TestCommandRepeatsTheRun(t *testing.T) {
 	o.Kernel = "host"
 	if got := o.command(); !strings.Contains(got, " --kernel host") {
 		t.Errorf("command %q does not select the host's kernel", got)
+	}
+}
+
+// Released programs are an input of each run with programs of upstream, and stand in its command. For another run they mean nothing.
+func TestReleasedProgramsAreAnInput(t *testing.T) {
+	for _, c := range []struct {
+		o    site.LabOptions
+		want bool
+	}{
+		{site.LabOptions{Subject: "bundled"}, true}, // with the control plane of upstream
+		{site.LabOptions{Subject: "kube-proxy@v1.37.1/ipvs", ControlPlane: "replay"}, true},
+		{site.LabOptions{Subject: "bundled", ControlPlane: "replay"}, false},
+	} {
+		var plans, commands []string
+		for _, programs := range []build.Programs{build.Built, build.Released} {
+			o := Options{Scenario: "rollout", LabOptions: c.o}
+			o.Cache, o.Programs = t.TempDir(), programs
+			if err := o.fillDefaults(); err != nil {
+				t.Fatal(err)
+			}
+			p, _, err := o.plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.choosePrograms(&p)
+			text, err := p.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			plans, commands = append(plans, string(text)), append(commands, o.command())
+		}
+		if named := strings.Contains(commands[1], " --programs released"); named != c.want || strings.Contains(commands[0], "--programs") {
+			t.Errorf("%+v: the commands are %q", c.o, commands)
+		}
+		if (plans[0] != plans[1]) != c.want || strings.Contains(plans[0], "programs") {
+			t.Errorf("%+v: the plans are %q", c.o, plans)
+		}
+	}
+	if err := Check(t.Context(), Options{Scenario: "rollout", LabOptions: site.LabOptions{Programs: "elsewhere"}}); !IsUsage(err) {
+		t.Errorf("programs from elsewhere: %v", err)
 	}
 }
 

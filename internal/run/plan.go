@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -66,6 +69,16 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	o.expectEnd(s, params, o.Nodes)
 	p.Next, err = o.next(params, spec)
 	return p, spec, err
+}
+
+// choosePrograms makes released programs an input of a run that uses upstream's programs. For other runs the choice means nothing.
+func (o *Options) choosePrograms(p *guest.Plan) {
+	upstream := p.ControlPlane == "kube" || strings.HasPrefix(p.Subject, kubeProxy+"@") || p.Next != nil && strings.HasPrefix(p.Next.Subject, kubeProxy+"@")
+	if o.Programs == build.Released && p.NeedsSubjects() && upstream {
+		p.Programs = record.ProgramsReleased
+		return
+	}
+	o.Programs = build.Built
 }
 
 // errRealClock refuses a measurement whose times would be those of a shared machine.

@@ -113,16 +113,25 @@ func writeJSON(path string, v any) error {
 
 // hostFacts are the content of host.json: facts that the history does not depend on.
 type hostFacts struct {
-	Command     []string `json:"command"`
-	Repeat      string   `json:"repeat,omitempty"` // repeats the run from any folder, where the record's command lacks the path of a file
-	Out         string   `json:"out"`
-	Started     string   `json:"started"` // RFC 3339
-	WallSeconds float64  `json:"wallSeconds"`
-	CPUSeconds  float64  `json:"cpuSeconds,omitempty"` // of the guest's process
-	CPU         int      `json:"cpu"`
-	QEMU        []string `json:"qemu"`
-	Kernel      string   `json:"kernelPackage"`
-	Notes       []string `json:"notes"`
+	Command     []string       `json:"command"`
+	Repeat      string         `json:"repeat,omitempty"` // repeats the run from any folder, where the record's command lacks the path of a file
+	Out         string         `json:"out"`
+	Started     string         `json:"started"` // RFC 3339
+	WallSeconds float64        `json:"wallSeconds"`
+	CPUSeconds  float64        `json:"cpuSeconds,omitempty"` // of the guest's process
+	CPU         int            `json:"cpu"`
+	QEMU        []string       `json:"qemu"`
+	Kernel      string         `json:"kernelPackage"`
+	Programs    []programFacts `json:"programs,omitempty"` // of upstream, in the guest
+	Notes       []string       `json:"notes"`
+}
+
+// programFacts say where a program of upstream comes from.
+type programFacts struct {
+	Program string   `json:"program"` // NAME@VERSION
+	Source  string   `json:"source"`  // built or released, or prebuilt: of --binaries
+	Sha256  string   `json:"sha256"`
+	Notes   []string `json:"notes,omitempty"` // differences from upstream's release
 }
 
 // readEnding reads how the record in a region ended.

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path"
@@ -9,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -44,7 +46,7 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 			targets = append(targets, t)
 		}
 	}
-	builder := &build.Builder{Cache: filepath.Join(l.Cache, "build"), Prebuilt: l.Binaries, Progress: l.message}
+	builder := &build.Builder{Cache: filepath.Join(l.Cache, "build"), Prebuilt: l.Binaries, Programs: l.Programs, Progress: l.building}
 	binaries, err := builder.Build(ctx, targets...)
 	if err != nil {
 		return UsageError{Reason: err}
@@ -53,6 +55,7 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		return err
 	}
 	for _, b := range binaries {
+		l.programs = append(l.programs, programFacts{b.Target.String(), string(cmp.Or(b.Source, build.Built)), b.Sha256, b.Notes})
 		name := b.Target.Name
 		if i := slices.IndexFunc(proxies, func(p subject.Spec) bool { return proxyTarget(p) == b.Target }); i >= 0 {
 			name = proxies[i].Binary()
@@ -76,6 +79,15 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		return addExec(img, spec.Exec)
 	}
 	return nil
+}
+
+// building reports a step of a build or of a download.
+func (c Call) building(s build.Step) {
+	e := progress.Event{Kind: progress.Message, Text: s.Text}
+	if s.Bytes > 0 || s.Total > 0 {
+		e.Kind, e.Transfer = progress.Download, progress.Transfer{Bytes: s.Bytes, Total: s.Total, Left: s.Left}
+	}
+	c.report(e)
 }
 
 // checkFlags asks the programs of proxies whether they have the flags of the proxies' names. Every error is a UsageError.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
@@ -20,13 +21,14 @@ import (
 
 // LabOptions are the options of runs in a lab, which is a VM or the host. Package run fills in defaults for zero values.
 type LabOptions struct {
-	Subject      string // bundled
-	ControlPlane string // kube
-	Kernel       string // auto
-	Clock        string // auto
-	Nodes        int    // 3
-	Binaries     string // folder of ready programs, instead of building them
-	Cache        string // $HITLESS_CACHE, or hitless in the user's cache folder
+	Subject      string         // bundled
+	ControlPlane string         // kube
+	Kernel       string         // auto
+	Clock        string         // auto
+	Nodes        int            // 3
+	Binaries     string         // folder of ready programs, instead of building or downloading them
+	Programs     build.Programs // built
+	Cache        string         // $HITLESS_CACHE, or hitless in the user's cache folder
 	// StopAt is a time of the run at which it stops and writes the state of the kernels; 0 for none. It is not part of the plan:
 	// until then the history is the same.
 	StopAt time.Duration
@@ -50,6 +52,7 @@ type lab struct {
 	clock         string
 	inputs        string // digest
 	program       string // digest of hitless
+	programs      []programFacts
 	notes         []string
 	outcome       *vm.Outcome // nil until the guest has ended
 }
@@ -208,6 +211,9 @@ func (o LabOptions) Words(c Call) []string {
 	if o.ControlPlane != "kube" {
 		words = append(words, "--controlplane", o.ControlPlane)
 	}
+	if o.Programs == build.Released {
+		words = append(words, "--programs", string(o.Programs))
+	}
 	if o.Kernel == "vm" || o.Kernel == "host" {
 		words = append(words, "--kernel", o.Kernel)
 	}
@@ -231,7 +237,7 @@ func (l *lab) header() record.Run {
 		Kernel: l.kernel, Clock: l.clock,
 		Subject:      record.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode, Flags: l.spec.Flags},
 		ControlPlane: l.plan.ControlPlane, Nodes: NodeNames(l.plan.Nodes), InputsSha256: l.inputs, ProgramSha256: l.program, Command: l.LabOptions.Command(l.Call),
-		Budget: l.Budget,
+		Budget: l.Budget, Programs: l.plan.Programs,
 	}
 }
 
@@ -248,7 +254,7 @@ func NodeNames(n int) []string {
 func (l *lab) writeHost(outcome *vm.Outcome) error {
 	started := time.Now().Add(-outcome.Wall).UTC().Format(time.RFC3339)
 	return writeJSON(filepath.Join(l.dir(), "host.json"), hostFacts{Command: os.Args, Repeat: l.Repeat(l.Call), Out: l.Out, Started: started, WallSeconds: outcome.Wall.Seconds(),
-		CPUSeconds: outcome.CPUTime.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args, Kernel: l.kernelPackage, Notes: l.notes})
+		CPUSeconds: outcome.CPUTime.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args, Kernel: l.kernelPackage, Programs: l.programs, Notes: l.notes})
 }
 
 // checkpoint stores the record of a running guest. A run whose checkpoint cannot be stored goes on.

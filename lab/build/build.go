@@ -1,13 +1,14 @@
-// Package build compiles the upstream programs of a lab, the Kubernetes control plane and kube-proxy of any version since 1.11 and
-// etcd, from their published Go modules with the go command of this machine. It verifies the modules with the checksum database
-// and caches the binaries. A directory of prebuilt binaries can replace builds.
+// Package build provides the upstream programs of a lab: the Kubernetes control plane and kube-proxy of any version since 1.11, and
+// etcd. It compiles them from their published Go modules with the go command of this machine, and verifies the modules with the
+// checksum database. Or it downloads upstream's release artifacts, and verifies their published checksums. It caches the binaries. A
+// directory of prebuilt binaries can replace both.
 //
-// The steps are the same for every version: it downloads the program's module; takes the versions of dependencies from its go.mod
+// The steps of a build are the same for every version: it downloads the program's module; takes the versions of dependencies from its go.mod
 // (1.15 and later, etcd) or from Godeps.json and a table of pins (up to 1.14); follows imports from the main package to find the
 // modules that are needed; and writes a go.mod that replaces each of them with exactly the wanted version. Sources are not patched.
 // A substituted version is listed in the notes of the binary.
 //
-// The binaries differ from upstream's release artifacts: the sources are the same, except for the substitutions in the notes, but
+// The built binaries differ from upstream's release artifacts: the sources are the same, except for the substitutions in the notes, but
 // the compiler is another. The package does not start programs and does not build hitless.
 package build
 
@@ -34,6 +35,7 @@ type Binary struct {
 	Sha256 string   // of the file, in lower-case hex
 	Go     string   // version of Go that compiled it, as go1.26.8; empty when it is not known
 	Notes  []string // differences from upstream's release, such as substituted versions, as sentences
+	Source Programs `json:",omitempty"` // Released, Prebuilt, or empty when it was built here
 }
 
 // Builder builds targets. The zero value uses DefaultCache and reports no progress.
@@ -43,17 +45,21 @@ type Builder struct {
 	// Prebuilt is a directory of binaries that replace builds. A file NAME@VERSION is used for that target; a file NAME is used
 	// when its --version prints the wanted version.
 	Prebuilt string
-	// Progress, if set, gets a line for each stage and every 10 s during compilation, in the goroutine that called Build.
-	Progress func(string)
+	// Programs tells whether binaries are built or downloaded; Built when empty. Each has entries of its own in the cache.
+	Programs Programs
+	// Progress, if set, gets each stage, and a step every 10 s during compilation and downloads, in the goroutine that called Build.
+	Progress func(Step)
 
-	tool toolchain // the go command when nil
+	tool  toolchain     // the go command when nil
+	stall time.Duration // after which a download without a byte ends; stallTime when 0
 }
 
-// Build returns the binaries of the targets in their order, and builds those that are not in the cache. One go build makes the
-// programs of one version of a module. Several processes can build into the same cache.
+// Build returns the binaries of the targets in their order, and builds or downloads those that are not in the cache. One go build makes
+// the programs of one version of a module. Several processes can use the same cache.
 //
-// When ctx ends, the started processes are killed and no unfinished files stay. Errors name the target and wrap ErrNotServed,
-// ErrChecksum, ErrOffline or ErrCompile where one of them is the reason.
+// When ctx ends, the started processes are killed, and no unfinished files stay but the beginning of a download, which the next call
+// continues. Errors name the target and wrap ErrNotServed, ErrNotReleased, ErrChecksum, ErrUnverified, ErrOffline or ErrCompile where
+// one of them is the reason.
 func (b *Builder) Build(ctx context.Context, targets ...Target) ([]Binary, error) {
 	d, err := embedded()
 	if err != nil {
@@ -63,15 +69,12 @@ func (b *Builder) Build(ctx context.Context, targets ...Target) ([]Binary, error
 	if err != nil {
 		return nil, err
 	}
-	done := map[Target]Binary{}
-	groups, err := b.missing(ctx, d, s, targets, done)
-	if err != nil {
-		return nil, err
+	done, all := map[Target]Binary{}, b.buildAll
+	if b.Programs == Released {
+		all = b.downloadAll
 	}
-	for _, g := range groups {
-		if err := b.buildGroup(ctx, d, s, g, done); err != nil {
-			return nil, fmt.Errorf("building %s: %w", g, errors.Join(err, g.damage))
-		}
+	if err := all(ctx, d, s, targets, done); err != nil {
+		return nil, err
 	}
 	list := make([]Binary, len(targets))
 	for i, t := range targets {
@@ -80,7 +83,21 @@ func (b *Builder) Build(ctx context.Context, targets ...Target) ([]Binary, error
 	return list, nil
 }
 
-// Cached returns the binary of a target from the prebuilt directory or the cache, without building it.
+// buildAll adds the binaries of the targets to done, and builds those that are not in the cache.
+func (b *Builder) buildAll(ctx context.Context, d *dataset, s store, targets []Target, done map[Target]Binary) error {
+	groups, err := b.missing(ctx, d, s, targets, done)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		if err := b.buildGroup(ctx, d, s, g, done); err != nil {
+			return fmt.Errorf("building %s: %w", g, errors.Join(err, g.damage))
+		}
+	}
+	return nil
+}
+
+// Cached returns the binary of a target from the prebuilt directory or the cache, without building or downloading it.
 func (b *Builder) Cached(t Target) (Binary, bool) {
 	s, err := b.store()
 	if err != nil {
@@ -112,19 +129,16 @@ func (b *Builder) toolchain() toolchain {
 	return goCommand{}
 }
 
-func (b *Builder) report(what fmt.Stringer, line string) {
-	if b.Progress != nil {
-		b.Progress(what.String() + ": " + line)
-	}
-}
-
-// ready returns a target that needs no build. The error is errMissing or a *cache.Damage if a build helps.
+// ready returns a target that needs no build and no download. The error is errMissing or a *cache.Damage if one helps.
 func (b *Builder) ready(ctx context.Context, s store, t Target) (Binary, error) {
 	if b.Prebuilt != "" {
 		bin, found, err := b.prebuilt(ctx, t)
 		if found || err != nil {
 			return bin, err
 		}
+	}
+	if b.Programs == Released {
+		return s.findReleased(ctx, t)
 	}
 	info, err := b.toolchain().describe(ctx)
 	if err != nil && !errors.Is(err, errNoGo) {
@@ -191,7 +205,7 @@ type found struct {
 	err error
 }
 
-// lookUp finds the targets that need no build. It verifies them concurrently: to read a control plane (300 MB) takes a while.
+// lookUp finds the targets that are ready. It verifies them concurrently: to read a control plane (300 MB) takes a while.
 func (b *Builder) lookUp(ctx context.Context, s store, targets []Target) ([]found, error) {
 	all := make([]found, len(targets))
 	group, ctx := errgroup.WithContext(ctx)
@@ -203,7 +217,7 @@ func (b *Builder) lookUp(ctx context.Context, s store, targets []Target) ([]foun
 			if err == nil || errors.Is(err, errMissing) || errors.As(err, new(*cache.Damage)) {
 				return nil
 			}
-			return fmt.Errorf("building %s: %w", t, err)
+			return fmt.Errorf("looking up %s: %w", t, err)
 		})
 	}
 	return all, group.Wait()

@@ -26,7 +26,7 @@ var (
 func newBuilder(t *testing.T, f *fakeGo) (*Builder, *[]string) {
 	t.Helper()
 	var lines []string
-	return &Builder{Cache: t.TempDir(), Progress: func(s string) { lines = append(lines, s) }, tool: f}, &lines
+	return &Builder{Cache: t.TempDir(), Progress: func(s Step) { lines = append(lines, s.Text) }, tool: f}, &lines
 }
 
 func mustBuild(t *testing.T, b *Builder, targets ...Target) []Binary {
@@ -145,7 +145,7 @@ func TestASecondBuildTouchesNothing(t *testing.T) {
 	first := mustBuild(t, b, proxy, etcd)
 	downloads := len(f.downloads)
 	again, lines := &Builder{Cache: b.Cache, tool: f}, 0
-	again.Progress = func(string) { lines++ }
+	again.Progress = func(Step) { lines++ }
 	if diff := cmp.Diff(first, mustBuild(t, again, proxy, etcd)); diff != "" {
 		t.Error("the second build gives something else: ", diff)
 	}
@@ -335,8 +335,8 @@ func TestCancelLeavesNothing(t *testing.T) {
 	f := newFakeGo(t)
 	f.block = make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
-	b := &Builder{Cache: t.TempDir(), tool: f, Progress: func(s string) {
-		if strings.Contains(s, "compiling") {
+	b := &Builder{Cache: t.TempDir(), tool: f, Progress: func(s Step) {
+		if strings.Contains(s.Text, "compiling") {
 			cancel()
 		}
 	}}
@@ -354,8 +354,8 @@ func TestConcurrentBuildsCompileOnce(t *testing.T) {
 	var group sync.WaitGroup
 	results := make([][]Binary, 3)
 	for i := range results {
-		b := &Builder{Cache: cache, tool: f, Progress: func(s string) {
-			if strings.Contains(s, "waiting for another process") {
+		b := &Builder{Cache: cache, tool: f, Progress: func(s Step) {
+			if strings.Contains(s.Text, "waiting for another process") {
 				waiting <- struct{}{}
 			}
 		}}

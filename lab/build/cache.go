@@ -26,8 +26,9 @@ const recipeVersion = "1"
 //
 //	index/NAME@VERSION,GOVERSION,RECIPE.json  the entry of a target, so that a cached one needs no module resolution
 //	bin/NAME@VERSION-KEY/                     the binary, its go.mod and go.sum, and binary.json
-//	work/                                     files of running builds
-//	lock/                                     one file per version of a root module
+//	released/NAME@VERSION-KEY/                a released binary, and binary.json
+//	work/                                     files of running builds, and downloads that are not whole
+//	lock/                                     one file per version of a root module, and per release
 type store struct{ dir string }
 
 // DefaultCache is the directory for built binaries: build in the cache directory.
@@ -118,9 +119,14 @@ func goVersionOf(file string) string {
 	return parts[1]
 }
 
-// entry verifies a cache entry. The error of a missing one wraps fs.ErrNotExist, that of a damaged one is a *cache.Damage.
+// entry verifies the entry of a built program.
 func (s store) entry(ctx context.Context, name string, t Target) (Binary, error) {
-	dir := filepath.Join(s.dir, "bin", name)
+	return s.entryIn(ctx, filepath.Join(s.dir, "bin"), name, t)
+}
+
+// entryIn verifies a cache entry. The error of a missing one wraps fs.ErrNotExist, that of a damaged one is a *cache.Damage.
+func (s store) entryIn(ctx context.Context, parent, name string, t Target) (Binary, error) {
+	dir := filepath.Join(parent, name)
 	b, err := readEntry(dir)
 	if err != nil {
 		return Binary{}, err
@@ -224,9 +230,13 @@ func lockName(m module.Version) string {
 
 // lock takes the lock of a root module's version. While another process has it, waiting is called once.
 func (s store) lock(ctx context.Context, m module.Version, waiting func()) (*cache.Lock, error) {
-	lock, err := cache.Acquire(ctx, filepath.Join(s.dir, "lock", lockName(m)), waiting)
+	return s.lockNamed(ctx, lockName(m), waiting)
+}
+
+func (s store) lockNamed(ctx context.Context, name string, waiting func()) (*cache.Lock, error) {
+	lock, err := cache.Acquire(ctx, filepath.Join(s.dir, "lock", name), waiting)
 	if err != nil {
-		return nil, fmt.Errorf("locking the cache of built programs: %w", err)
+		return nil, fmt.Errorf("locking the cache of programs: %w", err)
 	}
 	return lock, nil
 }

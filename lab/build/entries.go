@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/module"
@@ -12,32 +13,37 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 )
 
-// Entries returns the built programs of a cache, their index and what killed builds left, for a full check.
+// Entries returns the programs of a cache, their index and what killed builds and downloads left, for a full check.
 func Entries(dir string) ([]cache.Entry, error) {
 	s := store{dir: dir}
 	d, err := embedded()
 	if err != nil {
 		return nil, err
 	}
-	programs, err1 := cache.List(filepath.Join(dir, "bin"), func(path string) *cache.Entry { return s.programEntry(d, path) })
+	programs, err1 := cache.List(filepath.Join(dir, "bin"), func(path string) *cache.Entry {
+		return programEntry(path, func(t Target) string {
+			p, _ := d.program(t) // ParseTarget has checked the target
+			return filepath.Join(dir, "lock", lockName(module.Version{Path: p.Module, Version: t.Version}))
+		})
+	})
+	released, err4 := cache.List(s.releasedDir(), func(path string) *cache.Entry {
+		return programEntry(path, func(Target) string { return filepath.Join(dir, "lock", releasedPrefix+filepath.Base(path)) })
+	})
 	index, err2 := cache.List(filepath.Join(dir, "index"), s.indexEntry)
 	work, err3 := cache.List(filepath.Join(dir, "work"), func(path string) *cache.Entry {
-		return &cache.Entry{Path: path, Lock: filepath.Join(dir, "lock", filepath.Base(path)), State: cache.LeftOver, Why: "a process was killed while it built programs"}
+		return &cache.Entry{Path: path, Lock: filepath.Join(dir, "lock", filepath.Base(path)), State: cache.LeftOver, Why: "a process was ended while it built or downloaded programs; a download would continue here"}
 	})
-	return append(append(programs, index...), work...), errors.Join(err1, err2, err3)
+	return slices.Concat(programs, released, index, work), errors.Join(err1, err2, err3, err4)
 }
 
-// programEntry describes a directory NAME@VERSION-KEY.
-func (s store) programEntry(d *dataset, path string) *cache.Entry {
+// programEntry describes a directory NAME@VERSION-KEY. lock is the file that writers of a target lock.
+func programEntry(path string, lock func(Target) string) *cache.Entry {
 	name := filepath.Base(path)
 	t, err := ParseTarget(name[:max(0, strings.LastIndexByte(name, '-'))])
 	if err != nil {
 		return cache.Foreign(path)
 	}
-	e := &cache.Entry{Path: path}
-	if p, err := d.program(t); err == nil {
-		e.Lock = filepath.Join(s.dir, "lock", lockName(module.Version{Path: p.Module, Version: t.Version}))
-	}
+	e := &cache.Entry{Path: path, Lock: lock(t)}
 	if b, err := readEntry(path); err == nil {
 		e.Digest = "sha256 " + b.Sha256
 	}

@@ -15,9 +15,6 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// compileTick is the interval of progress reports during compilation.
-const compileTick = 10 * time.Second
-
 // groupBuild is a running build of a group.
 type groupBuild struct {
 	*Builder
@@ -145,7 +142,7 @@ func (m *groupBuild) compile(ctx context.Context, g *group) error {
 	begin := time.Now()
 	finished := make(chan error, 1)
 	go func() { finished <- m.toolchain().build(ctx, j) }()
-	tick := time.NewTicker(compileTick)
+	tick := time.NewTicker(stepTick)
 	defer tick.Stop()
 	for {
 		select {
@@ -172,7 +169,7 @@ func (m *groupBuild) reportDone(bin Binary) {
 	if info, err := os.Stat(bin.Path); err == nil {
 		size = info.Size()
 	}
-	m.report(bin.Target, fmt.Sprintf("done, %.1f MB in %.0f s", float64(size)/1e6, time.Since(m.start).Seconds()))
+	m.report(bin.Target, fmt.Sprintf("done, %s in %.0f s", megabytes(size), time.Since(m.start).Seconds()))
 }
 
 // notes returns the differences from upstream's release of a program.

@@ -11,9 +11,13 @@ import (
 var (
 	// ErrNotServed: the configured module proxy does not have the version.
 	ErrNotServed = errors.New("not served by the module proxy in use")
-	// ErrChecksum: a download does not match the checksum database.
+	// ErrNotReleased: upstream or the mirror has no such file.
+	ErrNotReleased = errors.New("there is no such release")
+	// ErrChecksum: a download does not match the checksum database or the published checksum.
 	ErrChecksum = errors.New("checksum mismatch")
-	// ErrOffline: a module is not in the cache and the network is unreachable.
+	// ErrUnverified: an artifact is published without a checksum that protects.
+	ErrUnverified = errors.New("it cannot be verified")
+	// ErrOffline: a module or an artifact is not in the cache and the network is unreachable.
 	ErrOffline = errors.New("no network and not in the cache")
 	// ErrCompile: the compilation failed.
 	ErrCompile = errors.New("compile error")

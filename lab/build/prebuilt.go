@@ -59,7 +59,7 @@ func describePrebuilt(ctx context.Context, t Target, path, said string) (Binary,
 		return Binary{}, fmt.Errorf("reading the prebuilt binary %s: %w", path, err)
 	}
 	notes := []string{fmt.Sprintf("a prebuilt binary; its --version prints %q", said)}
-	bin := Binary{Target: t, Path: path, Sha256: sum, Notes: notes}
+	bin := Binary{Target: t, Path: path, Sha256: sum, Notes: notes, Source: Prebuilt}
 	if !containsVersion(said, t.Version) {
 		bin.Notes = append(bin.Notes, fmt.Sprintf("that is not %s, which its file name says", t.Version))
 	}

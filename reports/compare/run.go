@@ -33,6 +33,7 @@ type Run struct {
 	ProgramSha256 string         `json:"programSha256,omitempty"` // of hitless
 	Kernel        *record.Kernel `json:"kernel,omitempty"`
 	ControlPlane  string         `json:"controlPlane,omitempty"`
+	Programs      string         `json:"programs,omitempty"` // record.ProgramsReleased or empty
 	// Failures are the failed attempts by kind; see Comparison.Changes.
 	Failures []Failures `json:"failures,omitempty"`
 }
@@ -43,7 +44,7 @@ func RunOf(r *analysis.Report, path, history string) Run {
 	seconds, kernel := outageSeconds(r), r.Run.Kernel
 	run := Run{Seed: r.Run.Seed, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped,
 		Delayed: r.Totals.Delayed, WorstGapMs: r.WorstGapMs(), OutageSeconds: &seconds, Report: path, HistorySha256: history,
-		ProgramSha256: r.Run.ProgramSha256, Kernel: &kernel, ControlPlane: r.Run.ControlPlane, Failures: failuresOf(r)}
+		ProgramSha256: r.Run.ProgramSha256, Kernel: &kernel, ControlPlane: r.Run.ControlPlane, Programs: r.Run.Programs, Failures: failuresOf(r)}
 	if r.DetectionFloor.Ms != nil {
 		run.DetectionFloorMs = *r.DetectionFloor.Ms
 	}
@@ -84,6 +85,7 @@ var origins = [...]struct {
 	{"program", "programs", func(r Run) string { return short(r.ProgramSha256) }},
 	{"kernel", "kernels", kernelText},
 	{"control plane", "control planes", func(r Run) string { return r.ControlPlane }},
+	{"source of programs", "sources of programs", func(r Run) string { return cmp.Or(r.Programs, notReleased) }},
 }
 
 func short(sum string) string { return fmt.Sprintf("%.12s", sum) }
@@ -95,7 +97,10 @@ func kernelText(r Run) string {
 	return strings.TrimSpace(r.Kernel.Kind + " " + r.Kernel.Release)
 }
 
-const notRecorded = "not recorded"
+const (
+	notRecorded = "not recorded"
+	notReleased = "not released" // of all runs it is not worth a word
+)
 
 // unlike has a sentence for each origin in which the valid runs differ. A value that is not recorded differs from one that is.
 func (c *Comparison) unlike() (texts []string) {
@@ -151,7 +156,7 @@ func (c *Comparison) originText() string {
 				}
 			}
 		}
-		if len(values) > 0 {
+		if len(values) > 0 && !slices.Equal(values, []string{notReleased}) {
 			parts = append(parts, o.name+" "+strings.Join(values, " and "))
 		}
 	}

@@ -141,6 +141,9 @@ func (s *scanner) read(dir string) (run, error) {
 func madeText(r analysis.ReportRun) string {
 	parts := []string{"control plane " + cmp.Or(r.ControlPlane, "not recorded"), "kernel " + cmp.Or(strings.TrimSpace(r.Kernel.Kind+" "+r.Kernel.Release), "not recorded"),
 		"program " + cmp.Or(fmt.Sprintf("%.12s", r.ProgramSha256), "not recorded")}
+	if r.Programs != "" {
+		parts = append(parts, r.Programs+" programs")
+	}
 	return strings.Join(parts, ", ")
 }
 

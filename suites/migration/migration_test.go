@@ -64,7 +64,7 @@ func describe(ctx context.Context, dir, mode, cleanup string) string {
 	GinkgoHelper()
 	cached, err := cache.Dir()
 	Expect(err).NotTo(HaveOccurred())
-	builder := &build.Builder{Cache: filepath.Join(cached, "build"), Progress: func(s string) { fmt.Fprintln(GinkgoWriter, s) }}
+	builder := &build.Builder{Cache: filepath.Join(cached, "build"), Progress: func(s build.Step) { fmt.Fprintln(GinkgoWriter, s.Text) }}
 	built, err := builder.Build(ctx, build.Target{Name: "kube-proxy", Version: version})
 	Expect(err).NotTo(HaveOccurred())
 	modprobe, err := exec.LookPath("true")

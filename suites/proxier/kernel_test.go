@@ -129,7 +129,7 @@ func image(t *testing.T) (*vm.Image, vm.Kernel) {
 	if err := errors.Join(err, site.AddTools(img)); err != nil {
 		t.Fatal(err)
 	}
-	builder := &build.Builder{Cache: filepath.Join(dir, "build"), Progress: func(s string) { t.Log(s) }}
+	builder := &build.Builder{Cache: filepath.Join(dir, "build"), Progress: func(s build.Step) { t.Log(s.Text) }}
 	built, err := builder.Build(context.Background(), kubeProxy)
 	if err != nil {
 		t.Fatal(err)

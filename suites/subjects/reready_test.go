@@ -27,7 +27,7 @@ func withoutMinSyncPeriod(ctx context.Context, dir string) string {
 	GinkgoHelper()
 	cached, err := cache.Dir()
 	Expect(err).NotTo(HaveOccurred())
-	builder := &build.Builder{Cache: filepath.Join(cached, "build"), Progress: func(s string) { fmt.Fprintln(GinkgoWriter, s) }}
+	builder := &build.Builder{Cache: filepath.Join(cached, "build"), Progress: func(s build.Step) { fmt.Fprintln(GinkgoWriter, s.Text) }}
 	built, err := builder.Build(ctx, build.Target{Name: "kube-proxy", Version: "v1.37.1"})
 	Expect(err).NotTo(HaveOccurred())
 	program, err := filepath.Rel(dir, built[0].Path)
