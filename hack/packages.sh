@@ -1,21 +1,17 @@
 #!/usr/bin/env bash
 # Installs missing system packages that a run needs; `packages.sh browser` those of `make browser` instead. Only this step needs root.
+# internal/run/packages.txt has the list. `hitless doctor --install` installs the same, without this repository.
 set -eu
+groups=' lab make '
+[ "${1:-}" != browser ] || groups=' browser '
 missing=()
-need() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || missing+=("$2"); }
-if [ "${1:-}" = browser ]; then
-  need chromium chromium
-  need npm npm
-  [ ${#missing[@]} -eq 0 ] && exit 0
-else
-  need qemu-system-x86_64 qemu-system-x86
-  need xtables-nft-multi iptables
-  need ipset ipset
-  need conntrack conntrack
-  need nft nftables
-  need haproxy haproxy
-  need git git
-  [ ${#missing[@]} -eq 0 ] && [ -n "$(apt-cache depends linux-image-cloud-amd64 2>/dev/null)" ] && exit 0
+while read -r group program package _; do
+  case $groups in *" $group "*) ;; *) continue ;; esac
+  command -v "$program" >/dev/null 2>&1 || [ -x "/usr/sbin/$program" ] || missing+=("$package")
+done <"$(dirname "$0")/../internal/run/packages.txt"
+if [ ${#missing[@]} -eq 0 ]; then
+  [ "${1:-}" != browser ] || exit 0
+  [ -z "$(apt-cache depends linux-image-cloud-amd64 2>/dev/null)" ] || exit 0
 fi
 sudo=
 if [ "$(id -u)" != 0 ]; then

@@ -14,10 +14,19 @@ import (
 )
 
 func doctorCommand() *cobra.Command {
-	var check, repair bool
+	var check, repair, install bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what this machine can run, and what to install for the rest", Args: cobra.NoArgs,
-		Long: `Check what this machine can run, and what to install for the rest.
+		Long: `Check what this machine can run, and what to install for the rest. Each line has a state, a name, and what is there or what to do:
+
+  ok       it is there
+  missing  a lab needs it
+  note     a lab runs without it
+
+With --install, first install the packages that a lab lacks: on Debian and Ubuntu, as root, by apt-get, whose commands are printed. On
+another system, or for another user, nothing is done, and the error says what to install.
+
+Exit codes: 0 nothing is missing, 2 something is missing or cannot be installed, 130 interrupted.
 
 With --cache, read every entry of the cache, and compare it with its digest. The cache is $HITLESS_CACHE, or hitless in the
 user's cache directory. Each line has state, size, digest and name of an entry:
@@ -29,27 +38,47 @@ user's cache directory. Each line has state, size, digest and name of an entry:
   unknown    hitless did not write it
 
 Exit codes with --cache: 0 nothing is damaged, 1 entries are damaged, 2 the cache cannot be checked, 130 interrupted.`,
-		Example: "  hitless doctor\n  hitless doctor --cache\n  hitless doctor --cache --repair",
+		Example: "  hitless doctor\n  sudo hitless doctor --install\n  hitless doctor --cache\n  hitless doctor --cache --repair",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
+			case install && (check || repair):
+				return errors.New("--install is not for the cache: leave --cache and --repair out")
 			case check:
 				return checkCache(cmd.Context(), cmd.OutOrStdout(), newScreen(cmd.ErrOrStderr()), repair)
 			case repair:
 				return errors.New("--repair needs --cache: give both")
 			}
-			for _, f := range run.Doctor(cmd.Context()) {
-				mark := "ok      "
-				if !f.OK {
-					mark = "missing "
+			if install {
+				if err := run.Install(cmd.Context(), cmd.ErrOrStderr()); err != nil {
+					return err
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s%-22s %s\n", mark, f.Name, f.Text)
 			}
-			return nil
+			findings, err := run.Doctor(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return writeFindings(cmd.OutOrStdout(), findings)
 		},
 	}
+	cmd.Flags().BoolVar(&install, "install", false, "first install the packages that a lab lacks (Debian and Ubuntu, as root)")
 	cmd.Flags().BoolVar(&check, "cache", false, "read every entry of the cache and compare it with its digest")
 	cmd.Flags().BoolVar(&repair, "repair", false, "with --cache: remove damaged and left-over entries; runs make them again")
 	return cmd
+}
+
+// writeFindings writes a line for each finding. The error says that a lab lacks something.
+func writeFindings(out io.Writer, findings []run.Finding) error {
+	lacking := 0
+	for _, f := range findings {
+		if f.State == run.Missing {
+			lacking++
+		}
+		fmt.Fprintf(out, "%-8s %-26s %s\n", f.State, f.Name, f.Text)
+	}
+	if lacking > 0 {
+		return fmt.Errorf("a lab on this machine lacks what the lines with \"missing\" name (%d); each of them says what to do", lacking)
+	}
+	return nil
 }
 
 // checkInterval is the time between two lines of progress.

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/internal/run"
 )
 
 // The exit code tells whether the cache is intact; a repair removes what is damaged.
@@ -39,5 +41,22 @@ func TestDoctorChecksTheCache(t *testing.T) {
 	t.Setenv("HITLESS_CACHE", "/dev/null/cache")
 	if code, text := doctor("--cache"); code != exitUsage || !strings.Contains(text, "/dev/null/cache") {
 		t.Errorf("a cache below a file: %d, %s", code, text)
+	}
+}
+
+// The exit code tells whether a lab lacks something. A note is nothing that it lacks.
+func TestDoctorExitCode(t *testing.T) {
+	findings := []run.Finding{{Name: "memory", State: run.Ready, Text: "9000 MB"}, {Name: "user", State: run.Note, Text: "not root"}}
+	var out bytes.Buffer
+	if err := writeFindings(&out, findings); err != nil || strings.Count(out.String(), "\n") != 2 {
+		t.Errorf("a machine that lacks nothing: %v, %s", err, &out)
+	}
+	err := writeFindings(&out, append(findings, run.Finding{Name: "virtual machine", State: run.Missing, Text: "install it"}))
+	if exitCode(t.Context(), err) != exitUsage || !strings.Contains(out.String(), "missing") {
+		t.Errorf("a machine without QEMU: %v, %s", err, &out)
+	}
+	var errs bytes.Buffer
+	if code := execute([]string{"doctor", "--install", "--cache"}, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "--install") {
+		t.Errorf("--install for the cache: %d, %s", code, &errs)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -15,81 +14,175 @@ import (
 	"github.com/hitless/hitless/lab/vm"
 )
 
+// State is the result of a check of this machine.
+type State string
+
+// The states of findings.
+const (
+	Ready   State = "ok"
+	Missing State = "missing" // a lab needs it
+	Note    State = "note"    // a lab runs without it
+)
+
 // Finding is the result of one check of Doctor.
 type Finding struct {
-	Name string
-	OK   bool
-	Text string // the result, or what to do
+	Name  string
+	State State
+	Text  string // the result, or what to do
+}
+
+// doctor is what the checks look at.
+type doctor struct {
+	find     func(program string) string // its path; empty without it
+	qemu     func(context.Context) (string, error)
+	kernel   func(ctx context.Context, cacheDir string) (string, error)
+	memoryMB func() int
+	places   []site.Place
+	cpus     func() (int, error)
+	priority func() error // whether this user may give real-time priorities
+	root     bool
+	host     func(ctx context.Context, mode string) error // whether this machine's kernel can run a lab
+	cache    string
 }
 
 // Doctor checks what this machine can run. It changes nothing.
-func Doctor(ctx context.Context) []Finding {
-	findings := []Finding{
-		program("virtual machine", vm.QEMU, "qemu-system-x86"),
-		program("kernel package", "apt-get", "apt"),
-		program("unpacking it", "dpkg-deb", "dpkg"),
-		program("building upstream", "go", "golang (1.26 or later)"),
-		program("kube-proxy iptables", "xtables-nft-multi", "iptables"),
-		program("kube-proxy ipvs", "ipset", "ipset"),
-		program("kube-proxy conntrack", "conntrack", "conntrack"),
-		program("kube-proxy nftables", "nft", "nftables"),
-		program("haproxy balancer", "haproxy", "haproxy"),
+func Doctor(ctx context.Context) ([]Finding, error) {
+	dir, err := cache.Dir()
+	if err != nil {
+		return nil, usagef("%w", err)
 	}
-	free := site.AvailableMB()
-	findings = append(findings, Finding{"memory", free > site.NeededMB(site.MemoryMB("kube"))-256,
-		fmt.Sprintf("%d MB available; a lab with the real control plane needs %d MB, with the replay one %d MB",
-			free, site.NeededMB(site.MemoryMB("kube")), site.NeededMB(site.MemoryMB("replay")))})
-	var cpus unix.CPUSet
-	err := unix.SchedGetaffinity(0, &cpus)
-	findings = append(findings, Finding{"own CPU", err == nil, fmt.Sprintf("%d CPUs may be used; each run takes one for itself, and is not deterministic without it", cpus.Count())})
-	return append(append(findings, hostKernel(ctx)...), cached(ctx)...)
-}
-
-// hostKernel tests which subjects --kernel host can run on this machine.
-func hostKernel(ctx context.Context) []Finding {
 	program, err := os.Executable()
 	if err != nil {
-		return []Finding{{"host kernel", false, err.Error()}}
+		return nil, err
 	}
-	var findings []Finding
-	for _, mode := range site.HostModes {
-		f := Finding{Name: "host kernel, " + mode, OK: true, Text: "subjects in this mode run in namespaces of this machine's kernel too: --kernel host"}
-		if err := site.TryHost(ctx, program, mode); err != nil {
-			f.OK, f.Text = false, "the VM runs such subjects, --kernel host cannot: "+err.Error()
+	d := doctor{find: findProgram, qemu: site.QEMUVersion, memoryMB: site.AvailableMB, cpus: ownCPUs, priority: vm.TryPriority, root: os.Geteuid() == 0,
+		kernel: vm.ReadyKernel, places: site.Places("out", dir), cache: dir,
+		host: func(ctx context.Context, mode string) error { return site.TryHost(ctx, program, mode) }}
+	return d.findings(ctx), ctx.Err()
+}
+
+func (d doctor) findings(ctx context.Context) []Finding {
+	findings := append(d.programs(ctx), d.kernelPackage(ctx), d.goCommand(), d.memory())
+	findings = append(findings, d.disk()...)
+	findings = append(findings, d.user()...)
+	return append(append(findings, d.hostKernel(ctx)...), d.cached()...)
+}
+
+// programs looks for the programs of a lab, and asks QEMU for its version.
+func (d doctor) programs(ctx context.Context) (findings []Finding) {
+	for _, r := range requirements("base", "lab") {
+		f := Finding{r.purpose, Ready, d.find(r.program)}
+		switch {
+		case f.Text == "":
+			f.State, f.Text = Missing, fmt.Sprintf("%s is not installed; the package %s of Debian and Ubuntu has it: `hitless doctor --install`", r.program, r.packageName)
+		case r.program == vm.QEMU:
+			version, err := d.qemu(ctx)
+			if f.Text += ": " + version; err != nil {
+				f.State, f.Text = Missing, err.Error()
+			}
 		}
 		findings = append(findings, f)
 	}
 	return findings
 }
 
-func program(what, name, pkg string) Finding {
-	path, err := exec.LookPath(name)
+func (d doctor) kernelPackage(ctx context.Context) Finding {
+	id, err := d.kernel(ctx, filepath.Join(d.cache, "kernel"))
 	if err != nil {
-		path, err = exec.LookPath(filepath.Join("/usr/sbin", name))
+		return Finding{"guest kernel", Missing, err.Error() + ", or `hitless doctor --install`; a lab with --kernel host needs none"}
 	}
-	if err != nil {
-		return Finding{what, false, fmt.Sprintf("%s is not installed; the package %s has it", name, pkg)}
-	}
-	return Finding{what, true, path}
+	return Finding{"guest kernel", Ready, id}
 }
 
-func cached(context.Context) []Finding {
-	dir, err := cache.Dir()
-	if err != nil {
-		return []Finding{{"cache", false, err.Error()}}
+func (d doctor) goCommand() Finding {
+	if path := d.find("go"); path != "" {
+		return Finding{"building upstream", Ready, path}
 	}
-	b := &build.Builder{Cache: filepath.Join(dir, "build")}
-	found := []Finding{{"cache", true, dir}}
-	for _, t := range site.ControlPlaneTargets {
-		_, has := b.Cached(t)
-		text := "built"
-		if !has {
-			text = "not built yet; the first run builds it, or `hitless build control-plane`"
+	return Finding{"building upstream", Note, "go is not installed; install Go 1.26 or later, or use --programs released or --binaries, which compile nothing"}
+}
+
+func (d doctor) memory() Finding {
+	free, kube, replay := d.memoryMB(), site.NeededMB(site.MemoryMB("kube")), site.NeededMB(site.MemoryMB("replay"))
+	f := Finding{"memory", Ready, fmt.Sprintf("%d MB available; a lab with the real control plane needs %d MB, with the replay one %d MB", free, kube, replay)}
+	switch {
+	case free < replay:
+		f.State, f.Text = Missing, f.Text+"; end other programs, or give this machine more"
+	case free < kube:
+		f.State, f.Text = Note, f.Text+"; use --controlplane replay"
+	}
+	return f
+}
+
+func (d doctor) disk() (findings []Finding) {
+	for _, p := range d.places {
+		f := Finding{"disk space, " + p.Change, Ready, ""}
+		free, err := p.Free()
+		if f.Text = fmt.Sprintf("%d MB free in %s", free, p.Dir); err != nil {
+			f.State, f.Text = Missing, err.Error()
 		}
-		found = append(found, Finding{t.Name, has, text})
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// ownCPUs is the number of CPUs that this process may use.
+func ownCPUs() (int, error) {
+	var cpus unix.CPUSet
+	err := unix.SchedGetaffinity(0, &cpus)
+	return cpus.Count(), err
+}
+
+// user checks what the user, or the container, may do.
+func (d doctor) user() []Finding {
+	n, err := d.cpus()
+	cpu := Finding{"own CPU", Ready, fmt.Sprintf("%d CPUs may be used; each run takes one for itself", n)}
+	if err != nil {
+		cpu.State, cpu.Text = Missing, fmt.Sprintf("the CPUs of this process cannot be read (%v); in a container use the privileged mode", err)
+	}
+	user := Finding{"user", Ready, "root"}
+	if !d.root {
+		user.State, user.Text = Note, "not root: runs work, and packages can only be installed as root (`sudo hitless doctor --install`)"
+	}
+	priority := Finding{"priorities", Ready, "real-time priorities are allowed: equal inputs give equal histories"}
+	if err := d.priority(); err != nil {
+		priority.State = Note
+		priority.Text = fmt.Sprintf("real-time priorities are refused (%v): equal inputs may give different histories; run as root, in a container with the privileged mode", err)
+	}
+	return []Finding{user, cpu, priority}
+}
+
+// hostKernel tests which subjects --kernel host can run on this machine.
+func (d doctor) hostKernel(ctx context.Context) []Finding {
+	if err := d.host(ctx, ""); err != nil {
+		return []Finding{{"host kernel", Note, "the VM runs all subjects, --kernel host none: " + err.Error()}}
+	}
+	var findings []Finding
+	for _, mode := range site.HostModes {
+		f := Finding{"host kernel, " + mode, Ready, "subjects in this mode run in namespaces of this machine's kernel too: --kernel host"}
+		if err := d.host(ctx, mode); err != nil {
+			f.State, f.Text = Note, "the VM runs such subjects, --kernel host cannot: "+err.Error()
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// cached tells which programs of the control plane are in the cache.
+func (d doctor) cached() []Finding {
+	found := []Finding{{"cache", Ready, d.cache}}
+	built := &build.Builder{Cache: filepath.Join(d.cache, "build")}
+	released := &build.Builder{Cache: built.Cache, Programs: build.Released}
+	for _, t := range site.ControlPlaneTargets {
+		f := Finding{t.Name, Note, "not here yet; the first run builds it, or with --programs released downloads it; so does `hitless build control-plane`"}
+		if _, has := built.Cached(t); has {
+			f.State, f.Text = Ready, "built"
+		} else if _, has := released.Cached(t); has {
+			f.State, f.Text = Ready, "downloaded, for --programs released"
+		}
+		found = append(found, f)
 	}
 	if _, err := os.Stat("/dev/kvm"); err == nil {
-		found = append(found, Finding{"/dev/kvm", true, "exists and is not used: the virtual clock needs emulation"})
+		found = append(found, Finding{"/dev/kvm", Ready, "exists and is not used: the virtual clock needs emulation"})
 	}
 	return found
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -48,21 +47,9 @@ func Subjects(ctx context.Context) ([]Testable, []BuiltProxy, error) {
 	return m.subjects()
 }
 
-func installed(program string) bool {
-	for _, name := range []string{program, filepath.Join("/usr/sbin", program)} {
-		if _, err := exec.LookPath(name); err == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// requirement is a program and its Debian package.
-type requirement struct{ program, packageName string }
-
 var (
-	vmNeeds    = []requirement{{vm.QEMU, "qemu-system-x86"}, {"apt-get", "apt"}, {"dpkg-deb", "dpkg"}}
-	proxyNeeds = []requirement{{"xtables-nft-multi", "iptables"}, {"ipset", "ipset"}, {"conntrack", "conntrack"}, {"nft", "nftables"}}
+	vmNeeds    = requirementsOf(vm.QEMU, "apt-get", "dpkg-deb")
+	proxyNeeds = requirementsOf("xtables-nft-multi", "ipset", "conntrack", "nft")
 )
 
 // missing names the missing programs and the command that installs them; it is empty if nothing is missing.
@@ -95,7 +82,7 @@ func (m machine) subjects() ([]Testable, []BuiltProxy, error) {
 	all := []Testable{row("bundled", "this program", lab, "the IPVS proxier that comes with hitless; "+ipvs)}
 	proxy := cmp.Or(lab, m.missing(proxyNeeds))
 	if proxy == "" && len(targets) == 0 && !m.has("go") {
-		proxy = "no kube-proxy is built, and go, which builds them, is missing; install Go 1.26 or later"
+		proxy = "no kube-proxy is built, and go, which builds them, is missing; install Go 1.26 or later, or use --programs released"
 	}
 	for _, mode := range subject.Modes() {
 		why, text := proxy, map[string]string{"userspace": "the process itself carries the connections; needs --set trafficPolicy=Cluster", "ipvs": ipvs, "nftables": "also with --kernel host",

@@ -11,7 +11,7 @@ import (
 func TestInterruptedQuestionToQEMU(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := qemuVersion(ended)
+	_, err := QEMUVersion(ended)
 	if !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "apt-get") || errors.As(err, new(UsageError)) {
 		t.Errorf("%v", err)
 	}

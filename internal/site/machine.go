@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -90,16 +91,44 @@ func checkDisk(out, cacheDir string) error {
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
 		return Usagef("making the cache: %w; set HITLESS_CACHE to a folder", err)
 	}
-	for _, place := range []struct{ dir, change string }{
-		{out, "--out"}, {os.TempDir(), "TMPDIR"}, {cacheDir, "HITLESS_CACHE"},
-	} {
-		free, err := cache.FreeBytes(place.dir)
-		if err != nil {
-			continue // the run fails there with an error that is more precise
-		}
-		if free >>= 20; free < diskMB {
-			return Usagef("%s has %d MB free, a run needs %d MB; free some, or name another place with %s", place.dir, free, diskMB, place.change)
+	for _, place := range Places(out, cacheDir) {
+		if _, err := place.Free(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// Place is a folder in which a run needs space.
+type Place struct {
+	Dir    string
+	Change string // names another one
+}
+
+// Places are the folders in which a run needs space.
+func Places(out, cacheDir string) []Place {
+	return []Place{{out, "--out"}, {os.TempDir(), "TMPDIR"}, {cacheDir, "HITLESS_CACHE"}}
+}
+
+// Free is the free space of a place in MB. A folder that does not exist has that of the one above. The UsageError says that there is too
+// little for a run.
+func (p Place) Free() (mb int64, err error) {
+	dir, err := filepath.Abs(p.Dir)
+	if err != nil {
+		return 0, Usagef("finding the folder %s: %w; name another place with %s", p.Dir, err, p.Change)
+	}
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	free, err := cache.FreeBytes(dir)
+	if err != nil {
+		return 0, Usagef("%w; name another place with %s", err, p.Change)
+	}
+	if free >>= 20; free < diskMB {
+		return free, Usagef("%s has %d MB free, a run needs %d MB; free some, or name another place with %s", p.Dir, free, diskMB, p.Change)
+	}
+	return free, nil
 }

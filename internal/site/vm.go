@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+
+	"golang.org/x/mod/semver"
 
 	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/internal/guest"
@@ -23,6 +26,10 @@ type VM struct {
 
 // Prepare builds the guest.
 func (v *VM) Prepare(ctx context.Context) error {
+	version, err := QEMUVersion(ctx)
+	if err != nil {
+		return err
+	}
 	img, data, err := v.prepare(ctx)
 	if err != nil {
 		return err
@@ -47,10 +54,6 @@ func (v *VM) Prepare(ctx context.Context) error {
 		return err
 	}
 	base, err := v.plan.Base().Marshal()
-	if err != nil {
-		return err
-	}
-	version, err := qemuVersion(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,7 +88,13 @@ func (v *VM) World(ctx context.Context) (err error) {
 	return err
 }
 
-func qemuVersion(ctx context.Context) (string, error) {
+// OldestQEMU is the oldest version of QEMU with which hitless is tested: that of Debian 12.
+const OldestQEMU = "7.2"
+
+var qemuNumber = regexp.MustCompile(`version (\d+\.\d+)`)
+
+// QEMUVersion is the line in which QEMU tells its version. The UsageError says that QEMU is missing or too old.
+func QEMUVersion(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, vm.QEMU, "--version").Output()
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("asking %s for its version: %w", vm.QEMU, context.Cause(ctx))
@@ -94,5 +103,9 @@ func qemuVersion(ctx context.Context) (string, error) {
 		return "", Usagef("asking %s for its version: %w; `apt-get install qemu-system-x86` installs it", vm.QEMU, err)
 	}
 	first, _, _ := strings.Cut(string(out), "\n")
+	number := qemuNumber.FindStringSubmatch(first)
+	if number != nil && semver.Compare("v"+number[1], "v"+OldestQEMU) < 0 {
+		return "", Usagef("%s is version %s, and the lab needs %s or later, as Debian 12 has it; install a newer one, or use --kernel host", vm.QEMU, number[1], OldestQEMU)
+	}
 	return first, nil
 }

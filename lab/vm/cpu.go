@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -101,6 +102,16 @@ func orderThreads(pid int) {
 		}
 		return
 	}
+}
+
+// TryPriority reports whether this process may give the real-time priority that QEMU's main loop gets.
+func TryPriority() error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocks it: the thread ends with the goroutine, and its priority too
+		done <- unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
+	}()
+	return <-done
 }
 
 // cpuThread returns the thread that runs the guest's instructions, by QEMU's thread name.

@@ -43,6 +43,22 @@ func FetchKernel(ctx context.Context, cacheDir string, progress func(string)) (K
 	return fetchKernel(ctx, cacheDir, id, progress, func(work string) (string, error) { return unpackPackage(ctx, work, name) })
 }
 
+// ListedKernel returns the kernel package of the package lists. The error says how to get lists that have one.
+func ListedKernel(ctx context.Context) (id string, err error) {
+	_, id, err = kernelImagePackage(ctx)
+	return id, err
+}
+
+// ReadyKernel returns the kernel package that FetchKernel would take, and downloads nothing.
+func ReadyKernel(ctx context.Context, cacheDir string) (id string, err error) {
+	if id, err = ListedKernel(ctx); err != nil {
+		if k, cached := newestKernel(ctx, cacheDir, func(string) {}); cached {
+			return k.Package, nil
+		}
+	}
+	return id, err
+}
+
 // fetchKernel returns an intact kernel. unpack gets the files of the package into a new directory below work.
 func fetchKernel(ctx context.Context, cacheDir, id string, progress func(string), unpack func(work string) (string, error)) (Kernel, error) {
 	dir := filepath.Join(cacheDir, id)
