@@ -2,6 +2,7 @@ package record
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -71,6 +72,20 @@ const RecordThinned = "thinned"
 type Kernel struct {
 	Kind    string `json:"kind"` // vm, host, or cluster: a live one
 	Release string `json:"release"`
+	// Source says where the kernel of a VM comes from: what --guest-kernel named, and the version or digest that it gave. It is empty for
+	// the default.
+	Source string `json:"source,omitempty"`
+}
+
+// String is kind, release and source.
+func (k Kernel) String() string { return strings.TrimSpace(k.Kind + " " + k.Named()) }
+
+// Named is the release and the source.
+func (k Kernel) Named() string {
+	if k.Source == "" {
+		return k.Release
+	}
+	return k.Release + " (" + k.Source + ")"
 }
 
 // Subject is the proxy under test.

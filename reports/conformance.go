@@ -108,7 +108,7 @@ func (c *conformance) add(f *RunFolder) {
 	}
 	p.byFeature[feature] = append(p.byFeature[feature], r.Verdict)
 	p.Runs = append(p.Runs, conformedRun{Feature: feature, Seed: r.Run.Seed, Verdict: r.Verdict, Said: r.Headline(),
-		FloorMs: r.DetectionFloor.Ms, Kernel: r.Run.Kernel.Kind + " " + r.Run.Kernel.Release, Clock: r.Run.Clock,
+		FloorMs: r.DetectionFloor.Ms, Kernel: r.Run.Kernel.String(), Clock: r.Run.Clock,
 		InputsSha256: r.Run.InputsSha256, HistorySha256: f.Origin.HistorySha256, Reproduce: f.Origin.Command})
 }
 

@@ -54,7 +54,7 @@ func WriteMarkdown(w io.Writer, r *analysis.Report, o record.Origin) error {
 	if r.Recovery != nil {
 		fmt.Fprintf(&b, "| recovery | %s |\n", Cell(r.Recovery.Text))
 	}
-	fmt.Fprintf(&b, "| seed, clock, kernel | %d, %s, %s %s |\n", r.Run.Seed, r.Run.Clock, r.Run.Kernel.Kind, r.Run.Kernel.Release)
+	fmt.Fprintf(&b, "| seed, clock, kernel | %d, %s, %s |\n", r.Run.Seed, r.Run.Clock, r.Run.Kernel)
 	fmt.Fprintf(&b, "| inputs sha256 | `%s` |\n| history sha256 | `%s` |\n", r.Run.InputsSha256, o.HistorySha256)
 	if o.Command != "" {
 		fmt.Fprintf(&b, "\nRepeat with:\n\n    %s\n", strings.ReplaceAll(o.Command, "\n", " "))

@@ -80,7 +80,7 @@ func (m *metrics) runInfo() {
 	r := m.run.Report
 	m.sample("_info", 1, r.Run.Duration, "scenario", r.Run.Scenario, "subject", r.Subject.Name, "version", r.Subject.Version,
 		"mode", r.Subject.Mode, "verdict", string(r.Verdict), "seed", strconv.FormatInt(r.Run.Seed, 10), "clock", r.Run.Clock,
-		"kernel", r.Run.Kernel.Release, "inputs_sha256", r.Run.InputsSha256, "history_sha256", m.run.Origin.HistorySha256)
+		"kernel", r.Run.Kernel.Named(), "inputs_sha256", r.Run.InputsSha256, "history_sha256", m.run.Origin.HistorySha256)
 }
 
 func (m *metrics) attempts() {

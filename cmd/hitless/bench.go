@@ -51,6 +51,7 @@ func benchProxierCommand() *cobra.Command {
 	f.StringVar(&o.Clock, "clock", "auto", "virtual, real or auto (virtual)")
 	flags.Words(f, "clock", "auto", "virtual", "real")
 	programsFlag(f, &o.Programs)
+	guestKernelFlag(f, &o)
 	f.BoolVar(&o.Cold, "cold", false, "boot the guest anew, even where a saved one would do; the result is the same")
 	seedFlag(f, &o, "seed of the guest's random numbers")
 	f.StringVar(&o.Out, "out", filepath.Join("out", "bench", "proxier"), "folder for logs; the rows go to a file of that name with .json")

@@ -15,6 +15,7 @@ import (
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites/conformance"
 )
@@ -86,6 +87,7 @@ func conformanceSites(f *pflag.FlagSet, o *run.Options) siteFlags {
 	lab.StringVar(&o.ControlPlane, "controlplane", "replay", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
 	flags.Words(lab, "controlplane", "kube", "replay")
 	programsFlag(lab, &o.Programs)
+	guestKernelFlag(lab, o)
 	o.Live = &site.LiveOptions{Fleet: &site.FleetOptions{}}
 	cluster.StringVar(&o.Live.Context, "context", "", "context of the kubeconfig (default its current one)")
 	cluster.StringVar(&o.Live.Target, "target", "loadbalancer", "where the lanes go on a live cluster: loadbalancer, or nodeport (a node's address)")
@@ -100,11 +102,14 @@ func conformanceSites(f *pflag.FlagSet, o *run.Options) siteFlags {
 // repeatingConformance is the call without its selection and folders. A file has its name without the path.
 func repeatingConformance(f *pflag.FlagSet) string {
 	words := []string{"hitless conformance"}
-	for _, name := range []string{"subject", "controlplane", "programs", "target", "seed"} {
+	for _, name := range []string{"subject", "guest-kernel", "controlplane", "programs", "target", "seed"} {
 		if flag := f.Lookup(name); flag.Changed {
 			value := flag.Value.String()
 			if file, is := strings.CutPrefix(value, "exec:"); is {
 				value = "exec:" + filepath.Base(file)
+			}
+			if kernel, err := vm.ParseKernelChoice(value); err == nil && name == "guest-kernel" {
+				value = kernel.String()
 			}
 			words = append(words, "--"+name, site.Word(value))
 		}

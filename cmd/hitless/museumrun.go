@@ -68,6 +68,7 @@ is seen, else 3 when any run cannot tell.`,
 	f.BoolVar(&c.asJSON, "json", false, "write the result as JSON")
 	signFlag(f, &c.o.Sign)
 	rateFlag(f, &c.o)
+	guestKernelFlag(f, &c.o)
 	commonFlags(f, &c.o, &c.set)
 	return cmd
 }
@@ -285,6 +286,7 @@ Exit codes: 0 found, 1 the bug is not seen in the version that the museum names,
 	f.BoolVar(&asJSON, "json", false, "write the result as JSON")
 	signFlag(f, &o.Sign)
 	rateFlag(f, &o)
+	guestKernelFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
 }

@@ -46,6 +46,7 @@ error with its line, before anything is started.`,
 	stopFlag(f, &o)
 	captureFlag(f, &o)
 	verboseFlag(f)
+	guestKernelFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
 }

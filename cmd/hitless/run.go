@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -30,7 +31,7 @@ func runCommand() *cobra.Command {
 		Short: "Run a scenario against a subject and judge the measurement",
 		Long: `Run a scenario against a subject, by default in a lab, and judge the measurement.
 
-The lab is a virtual machine with a stock kernel and, by default, a virtual clock: the same call with the same seed gives
+The lab is a virtual machine with a stock kernel (--guest-kernel names it) and, by default, a virtual clock: the same call with the same seed gives
 the same history, byte for byte. With --kernel host the lab is in namespaces of this machine's own kernel, without root where the
 system allows it, with the real clock; such runs are not repeatable. With --kubeconfig the scenario runs on a live cluster,
 in a namespace of its own that is deleted in the end; with --in-cluster to the one that this pod is in; with --kind to one that
@@ -44,6 +45,7 @@ the plan says. Elsewhere only phases and steps are shown, a line each.`,
   hitless run rollout --set trafficPolicy=Local --set replicas=1 --set terminatingFallback=off
   hitless run rollout --subject kube-proxy@v1.26.0/iptables --seed 7
   hitless run rollout --subject kube-proxy@v1.37.1/nftables --kernel host --rate 50
+  hitless run rollout --guest-kernel debian-13
   hitless run rollout --kubeconfig ~/.kube/staging
   hitless run restart --kubeconfig ~/.kube/staging --set proxy=kube-system/ds/kube-proxy --dry-run
   hitless run rollout --kind v1.26.0 --kind v1.25.3
@@ -150,6 +152,13 @@ func stopFlag(f *pflag.FlagSet, o *run.Options) {
 	f.DurationVar(&o.StopAt, "stop-at", 0, "stop at this time of the run, as reports have them, and write what is in the kernels of the lab into the run's folder: docs/timeline.md")
 }
 
+func guestKernelFlag(f *pflag.FlagSet, o *run.Options) {
+	f.StringVar(&o.GuestKernel, "guest-kernel", "", guestKernelUsage+" (default "+vm.DefaultKernel+")")
+}
+
+var guestKernelUsage = "kernel of the VM, a `KERNEL`: " + strings.Join(vm.KernelNames(), ", ") +
+	", FILE.deb or FILE.deb,FILE.deb, or a folder with vmlinuz and modules: docs/kernels.md"
+
 func captureFlag(f *pflag.FlagSet, o *run.Options) {
 	f.BoolVar(&o.Capture, "capture", false, "record the packets that open, close, refuse and reject connections, for hitless verify: docs/verify.md")
 }
@@ -164,7 +173,7 @@ func setFlag(f *pflag.FlagSet, set *[]string) {
 	f.StringArrayVar(set, "set", nil, "a parameter of the scenario, `KEY=VALUE`; hitless scenarios lists them")
 }
 
-// labFlags are the flags of runs in a lab, without --subject and --stop-at, which some commands do not have.
+// labFlags are the flags of runs in a lab, without --subject, --guest-kernel and --stop-at, which some commands lack or have in another way.
 func labFlags(f *pflag.FlagSet, o *run.Options) {
 	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
 	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab runs: vm, host (namespaces of this machine's kernel, with the real clock), or auto: vm for the virtual clock, host for the real one if it can")

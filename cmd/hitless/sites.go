@@ -24,6 +24,7 @@ func addSiteFlags(f *pflag.FlagSet, o *run.Options) siteFlags {
 	subjectFlag(lab, o)
 	stopFlag(lab, o)
 	captureFlag(lab, o)
+	guestKernelFlag(lab, o)
 	labFlags(lab, o)
 	o.Live = &site.LiveOptions{}
 	clusterFlags(cluster, o.Live)

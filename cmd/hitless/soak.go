@@ -67,6 +67,7 @@ that repeats it is printed.`,
 	f.BoolVar(&keepGoing, "keep-going", false, "go on after the first failed attempt")
 	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the results, one below it for each seed")
 	signFlag(f, &o.Sign)
+	guestKernelFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
@@ -57,6 +58,9 @@ func OpenFailure(ctx context.Context, dir string, o Options) (*Failure, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.GuestKernel, err = kernelOf(run, o.GuestKernel); err != nil {
+		return nil, err
+	}
 	o.Subject = spec.String()
 	o.Set = fallbackOf(run, spec)
 	return &Failure{Timeline: line, Options: o, Classes: lossClasses(r)}, nil
@@ -79,6 +83,18 @@ func (f *Failure) Command(file string) string {
 	o := f.Options
 	o.Timeline, o.Nodes, o.Rate = f.Timeline, f.Timeline.Nodes, f.Timeline.Rate
 	return strings.Join(append([]string{"hitless replay", file, "--subject", site.Word(o.Subject)}, o.LabOptions.Words(o.call())...), " ")
+}
+
+// kernelOf is the kernel of a run's guest. named is needed for one from files.
+func kernelOf(run record.Run, named string) (string, error) {
+	if named != "" || run.Kernel.Source == "" {
+		return named, nil
+	}
+	name, _, _ := strings.Cut(run.Kernel.Source, " ")
+	if !slices.Contains(vm.KernelNames(), name) {
+		return "", usagef("the kernel of the run's VM was %s, which files were: name them again with --guest-kernel", run.Kernel.Source)
+	}
+	return name, nil
 }
 
 // subjectOf is the subject of a run. named is needed for a subject that a file described.

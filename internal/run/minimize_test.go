@@ -57,6 +57,22 @@ func TestFailureWithoutLoss(t *testing.T) {
 	}
 }
 
+// The trials boot the run's kernel. One from files has to be named again.
+func TestKernelOfRun(t *testing.T) {
+	for source, want := range map[string]string{"": "", "debian-13 6.12.118-1": "debian-13", "host 6.8.0-31.31": "host"} {
+		if got, err := kernelOf(record.Run{Kernel: record.Kernel{Kind: "vm", Source: source}}, ""); err != nil || got != want {
+			t.Errorf("%q: %q, %v", source, got, err)
+		}
+	}
+	files := record.Run{Kernel: record.Kernel{Kind: "vm", Source: "linux.deb digest 0123456789ab"}}
+	if got, err := kernelOf(files, ""); !IsUsage(err) {
+		t.Errorf("of files: %q, %v", got, err)
+	}
+	if got, err := kernelOf(files, "there/linux.deb"); err != nil || got != "there/linux.deb" {
+		t.Errorf("of named files: %q, %v", got, err)
+	}
+}
+
 func TestSubjectOfRun(t *testing.T) {
 	for want, s := range map[string]record.Subject{
 		"bundled":                 {Name: "bundled", Version: "devel", Mode: "ipvs"},

@@ -20,6 +20,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -297,8 +298,13 @@ func (o *Options) checkNumbers() error {
 		return usagef("--kernel %q: give auto, host or vm", o.Kernel)
 	case o.Clock != "auto" && o.Clock != "virtual" && o.Clock != "real":
 		return usagef("--clock %q: give auto, virtual or real", o.Clock)
+	case o.Kernel == "host" && o.GuestKernel != "":
+		return usagef("--kernel host --guest-kernel %s: on this machine's kernel there is no guest with another one; leave one of them out", o.GuestKernel)
 	case o.Kernel == "host" && o.Clock == "virtual":
 		return usagef("--kernel host --clock virtual: this machine's kernel has the real clock only; use --kernel vm, or leave --clock out")
+	}
+	if _, err := vm.ParseKernelChoice(o.GuestKernel); err != nil {
+		return usagef("--guest-kernel: %w", err)
 	}
 	return nil
 }

@@ -28,19 +28,10 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 	if plan.ControlPlane == "kube" {
 		targets = append(targets, ControlPlaneTargets...)
 	}
-	proxies := []subject.Spec{spec}
-	if plan.Next != nil {
-		next, err := subject.Parse(plan.Next.Subject)
-		if err != nil {
-			return UsageError{Reason: err}
-		}
-		proxies = append(proxies, next)
-	}
-	others, err := plan.DaemonSet.Specs()
+	proxies, err := l.proxies()
 	if err != nil {
-		return UsageError{Reason: err}
+		return err
 	}
-	proxies = append(proxies, others...)
 	for _, p := range proxies {
 		if t := proxyTarget(p); p.Name == "kube-proxy" && !slices.Contains(targets, t) {
 			targets = append(targets, t)
@@ -88,6 +79,23 @@ func (c Call) building(s build.Step) {
 		e.Kind, e.Transfer = progress.Download, progress.Transfer{Bytes: s.Bytes, Total: s.Total, Left: s.Left}
 	}
 	c.report(e)
+}
+
+// proxies are the subject and all other proxies of the plan. Every error is a UsageError.
+func (l *lab) proxies() ([]subject.Spec, error) {
+	all := []subject.Spec{l.spec}
+	if l.plan.Next != nil {
+		next, err := subject.Parse(l.plan.Next.Subject)
+		if err != nil {
+			return nil, UsageError{Reason: err}
+		}
+		all = append(all, next)
+	}
+	others, err := l.plan.DaemonSet.Specs()
+	if err != nil {
+		return nil, UsageError{Reason: err}
+	}
+	return append(all, others...), nil
 }
 
 // checkFlags asks the programs of proxies whether they have the flags of the proxies' names. Every error is a UsageError.

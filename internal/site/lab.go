@@ -24,6 +24,7 @@ type LabOptions struct {
 	Subject      string         // bundled
 	ControlPlane string         // kube
 	Kernel       string         // auto
+	GuestKernel  string         // of the VM, see vm.ParseKernelChoice; empty for vm.DefaultKernel
 	Clock        string         // auto
 	Nodes        int            // 3
 	Binaries     string         // folder of ready programs, instead of building or downloading them
@@ -58,7 +59,7 @@ type lab struct {
 }
 
 // NewLab returns a VM or, if the options ask for it, a Host. With kernel auto the host runs the real clock if it can run the
-// subject, and a VM everything else. Every error is a UsageError.
+// subject and no kernel of a VM is named, and a VM everything else. Every error is a UsageError.
 func NewLab(ctx context.Context, c Call, o LabOptions, plan guest.Plan, spec subject.Spec) (Site, error) {
 	l := &lab{Call: c, LabOptions: o, plan: plan, spec: spec}
 	if err := l.chooseKernel(ctx); err != nil {
@@ -75,7 +76,7 @@ func NewLab(ctx context.Context, c Call, o LabOptions, plan guest.Plan, spec sub
 
 // chooseKernel sets the kernel of the plan and of the options.
 func (l *lab) chooseKernel(ctx context.Context) error {
-	if l.Kernel == "vm" || l.Kernel == "auto" && l.Clock != "real" {
+	if l.Kernel == "vm" || l.Kernel == "auto" && (l.Clock != "real" || l.GuestKernel != "") {
 		return nil
 	}
 	err := l.plan.CheckHost()
@@ -174,10 +175,15 @@ func (o LabOptions) Command(c Call) string {
 // no file. It is no part of the history, which must not depend on where files are.
 func (o LabOptions) Repeat(c Call) string {
 	described, is := strings.CutPrefix(o.Subject, "exec:")
-	if !is && c.File == "" {
+	kernel, err := vm.ParseKernelChoice(o.GuestKernel)
+	ofFiles := err == nil && kernel.String() != kernel.Absolute()
+	if !is && c.File == "" && !ofFiles {
 		return ""
 	}
 	text := o.Command(c)
+	if ofFiles {
+		text = strings.Replace(text, guestKernelFlag+Word(kernel.String()), guestKernelFlag+Word(kernel.Absolute()), 1)
+	}
 	if c.File != "" {
 		text = strings.Replace(text, filepath.Base(c.File), quoted(c.File), 1)
 	}
@@ -205,6 +211,8 @@ func Word(text string) string {
 
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._@:+,=-]+$`)
 
+const guestKernelFlag = "--guest-kernel "
+
 // Words are the options that runs and comparisons share, where they are not the defaults.
 func (o LabOptions) Words(c Call) []string {
 	var words []string
@@ -216,6 +224,9 @@ func (o LabOptions) Words(c Call) []string {
 	}
 	if o.Kernel == "vm" || o.Kernel == "host" {
 		words = append(words, "--kernel", o.Kernel)
+	}
+	if kernel, err := vm.ParseKernelChoice(o.GuestKernel); err == nil && !kernel.Default() {
+		words = append(words, guestKernelFlag+Word(kernel.String()))
 	}
 	if o.Clock == "real" {
 		words = append(words, "--clock real")

@@ -1,10 +1,13 @@
 package site
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/lab/vm"
 )
 
 // The command that repeats a run has the path of each file, as one word of a shell. The record's command has none.
@@ -29,7 +32,21 @@ func TestRepeatWorksFromAnyFolder(t *testing.T) {
 			}
 		}
 	}
-	o.Subject = "bundled"
+	o.Subject, o.GuestKernel = "bundled", dir
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.Command(run); !strings.HasSuffix(got, " --guest-kernel 'it'\\''s a folder'") {
+		t.Errorf("the record has %q", got)
+	}
+	words, err := exec.Command("sh", "-c", "printf '%s\\n' "+o.Repeat(run)).Output()
+	if err != nil || !strings.Contains(string(words), "\n--guest-kernel\n"+dir+"\n") {
+		t.Errorf("no kernel %s in %s: %v", dir, words, err)
+	}
+	o.GuestKernel = vm.DefaultKernel
+	if got := o.Command(run); strings.Contains(got, "kernel") {
+		t.Errorf("the default kernel gives %q", got)
+	}
 	if got := o.Repeat(run); got != "" {
 		t.Errorf("a run without files has %q", got)
 	}

@@ -38,11 +38,11 @@ func (v *VM) Prepare(ctx context.Context) error {
 	if v.Clock == "real" {
 		v.clock = "real"
 	}
-	kernel, err := vm.FetchKernel(ctx, filepath.Join(v.Cache, "kernel"), v.message)
+	kernel, err := v.guestKernel(ctx)
 	if err != nil {
-		return UsageError{Reason: err}
+		return err
 	}
-	v.kernel, v.kernelPackage = record.Kernel{Kind: "vm", Release: kernel.Release}, kernel.Package
+	v.kernel, v.kernelPackage = record.Kernel{Kind: "vm", Release: kernel.Release, Source: kernel.Source}, kernel.Package
 	img.Link("/init", strings.TrimPrefix(guest.Program, "/"))
 	missing, err := img.AddModules(kernel, slices.Concat(vm.Modules, v.plan.Modules())...)
 	if err != nil {
@@ -83,7 +83,7 @@ func (v *VM) World(ctx context.Context) (err error) {
 	if err := v.clear(); err != nil {
 		return err
 	}
-	v.message(fmt.Sprintf("booting %s with %d MB", v.kernel.Release, v.boot.MemoryMB))
+	v.message(fmt.Sprintf("booting %s with %d MB", v.kernel.Named(), v.boot.MemoryMB))
 	v.outcome, err = vm.Run(ctx, v.boot)
 	return err
 }

@@ -24,6 +24,8 @@ func Entries(dir string) ([]cache.Entry, error) {
 func kernelEntry(dir string) *cache.Entry {
 	lock := filepath.Join(filepath.Dir(dir), cache.LockName)
 	switch name := filepath.Base(dir); {
+	case name == listsDir: // apt verifies them
+		return nil
 	case strings.HasPrefix(name, unpackPrefix):
 		return &cache.Entry{Path: dir, Lock: lock, State: cache.LeftOver, Why: "a process was killed while it unpacked a kernel"}
 	case !strings.HasPrefix(name, "linux-image-"):

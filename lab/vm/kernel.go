@@ -16,13 +16,11 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 )
 
-// KernelPackage is the Debian package whose newest kernel the guest runs. Debian 12 is tested.
-const KernelPackage = "linux-image-cloud-amd64"
-
-// Kernel is a stock distribution kernel, unpacked into the cache and never installed. All its files have been verified.
+// Kernel is a kernel in the cache with its modules, which is never installed. All its files have been verified.
 type Kernel struct {
 	Release string // output of uname -r
-	Package string // name_version of its Debian package
+	Package string // name_version of its package, or what identifies its files
+	Source  string // the choice and the version or digest that it gave; empty for DefaultKernel
 	Image   string // the compressed kernel
 	Sha256  string // of Image, in hex
 
@@ -30,104 +28,20 @@ type Kernel struct {
 	files cache.Manifest
 }
 
-// FetchKernel returns the newest kernel that the package lists name, and downloads and unpacks it if it is not
-// cached or damaged. It needs no privileges. Without package lists or network it returns the newest cached kernel.
-func FetchKernel(ctx context.Context, cacheDir string, progress func(string)) (Kernel, error) {
-	name, id, err := kernelImagePackage(ctx)
-	if err != nil {
-		if k, cached := newestKernel(ctx, cacheDir, progress); cached {
-			return k, nil
-		}
-		return Kernel{}, err
-	}
-	return fetchKernel(ctx, cacheDir, id, progress, func(work string) (string, error) { return unpackPackage(ctx, work, name) })
-}
-
-// ListedKernel returns the kernel package of the package lists. The error says how to get lists that have one.
-func ListedKernel(ctx context.Context) (id string, err error) {
-	_, id, err = kernelImagePackage(ctx)
-	return id, err
-}
-
-// ReadyKernel returns the kernel package that FetchKernel would take, and downloads nothing.
-func ReadyKernel(ctx context.Context, cacheDir string) (id string, err error) {
-	if id, err = ListedKernel(ctx); err != nil {
-		if k, cached := newestKernel(ctx, cacheDir, func(string) {}); cached {
-			return k.Package, nil
-		}
-	}
-	return id, err
-}
-
-// fetchKernel returns an intact kernel. unpack gets the files of the package into a new directory below work.
-func fetchKernel(ctx context.Context, cacheDir, id string, progress func(string), unpack func(work string) (string, error)) (Kernel, error) {
+// fetchKernel returns an intact kernel. unpack gets its files into a new directory below work; what says so.
+func fetchKernel(ctx context.Context, cacheDir, id, what string, progress func(string), unpack func(work string) (string, error)) (Kernel, error) {
 	dir := filepath.Join(cacheDir, id)
 	open := func() (Kernel, error) { return openKernel(ctx, dir, id) }
 	return cache.Verified(ctx, cache.Source[Kernel]{
 		Lock: filepath.Join(cacheDir, cache.LockName), Open: open, Report: progress,
 		Make: func() (Kernel, error) {
-			progress("downloading the kernel package " + id)
+			progress(what)
 			if err := installKernel(ctx, dir, unpack); err != nil {
-				return Kernel{}, fmt.Errorf("getting the kernel package %s: %w", id, err)
+				return Kernel{}, fmt.Errorf("%s: %w", what, err)
 			}
 			return open()
 		},
 	})
-}
-
-// kernelImagePackage returns the package that the meta package depends on, as name and as name_version. One call of
-// apt-cache serves both, since each takes most of a second.
-func kernelImagePackage(ctx context.Context) (name, id string, err error) {
-	if _, err := exec.LookPath("apt-get"); err != nil {
-		return "", "", errors.New("finding the guest's kernel: apt-get is missing; hitless boots the kernel package of Debian 12, other systems are untested")
-	}
-	meta, err := output(ctx, "", "apt-cache", "show", "--no-all-versions", KernelPackage)
-	name, version, exact := strings.Cut(field(meta, "Depends:"), " (= ")
-	version, closed := strings.CutSuffix(version, ")")
-	if err == nil && name != "" && exact && closed {
-		return name, name + "_" + version, nil
-	}
-	if ctx.Err() != nil {
-		return "", "", err
-	}
-	return "", "", fmt.Errorf("finding the kernel package %s: the package lists do not have it; run `apt-get update` as root, then try again", KernelPackage)
-}
-
-// unpackPrefix begins the names of directories in which packages are unpacked.
-const unpackPrefix = "unpack-"
-
-// installKernel unpacks into a temporary directory and renames it, so that an interrupted download leaves no partial
-// kernel. The caller has the lock.
-func installKernel(ctx context.Context, dir string, unpack func(work string) (string, error)) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	work, err := os.MkdirTemp(filepath.Dir(dir), unpackPrefix)
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	root, err := unpack(work)
-	if err != nil {
-		return err
-	}
-	if err := cache.Seal(ctx, root); err != nil {
-		return err
-	}
-	return cache.ReplaceDir(root, dir)
-}
-
-func unpackPackage(ctx context.Context, work, name string) (root string, err error) {
-	if _, err := output(ctx, work, "apt-get", "download", name); err != nil {
-		return "", err
-	}
-	packages, _ := filepath.Glob(filepath.Join(work, "*.deb"))
-	if len(packages) != 1 {
-		return "", fmt.Errorf("apt-get download left %d packages, want 1", len(packages))
-	}
-	root = filepath.Join(work, "root")
-	_, err = output(ctx, work, "dpkg-deb", "-x", packages[0], root)
-	return root, err
 }
 
 // openKernel verifies a kernel. The error of a missing one wraps fs.ErrNotExist.
@@ -153,11 +67,14 @@ func openKernel(ctx context.Context, dir, id string) (Kernel, error) {
 		Sha256: files[images[0]], dir: dir, files: files}, nil
 }
 
-// newestKernel returns the newest cached kernel that is intact, and reports damaged ones.
-func newestKernel(ctx context.Context, cacheDir string, progress func(string)) (Kernel, bool) {
+// newestKernel returns the newest intact one of the cached kernels whose names are accepted, and reports damaged ones.
+func newestKernel(ctx context.Context, cacheDir string, accepts func(id string) bool, progress func(string)) (Kernel, bool) {
 	dirs, _ := filepath.Glob(filepath.Join(cacheDir, "linux-image-*"))
 	slices.Sort(dirs)
 	for _, dir := range slices.Backward(dirs) {
+		if !accepts(filepath.Base(dir)) {
+			continue
+		}
 		k, err := openKernel(ctx, dir, filepath.Base(dir))
 		if err == nil {
 			return k, true
@@ -167,15 +84,38 @@ func newestKernel(ctx context.Context, cacheDir string, progress func(string)) (
 	return Kernel{}, false
 }
 
-// ModuleFiles returns the files of the named modules and their dependencies in load order: dependencies first. A
-// module that this kernel lacks is an error that names it.
-func (k Kernel) ModuleFiles(names ...string) ([]string, error) {
+// modules are the paths of the modules by name.
+func (k Kernel) modules() map[string]string {
 	paths := map[string]string{}
 	for _, file := range slices.Sorted(maps.Keys(k.files)) {
-		if name, isModule := strings.CutSuffix(path.Base(file), ".ko"); isModule && strings.HasPrefix(file, "lib/modules/"+k.Release+"/kernel/") {
+		if name, isModule := strings.CutSuffix(path.Base(file), moduleSuffix); isModule && strings.HasPrefix(file, modulesDir+"/"+k.Release+"/kernel/") {
 			paths[strings.ReplaceAll(name, "-", "_")] = filepath.Join(k.dir, file)
 		}
 	}
+	return paths
+}
+
+// builtinFile lists the modules that are built in, as paths; the build of a kernel writes it.
+const builtinFile = "modules.builtin"
+
+// builtin are the names of the modules that are built in, as far as the kernel's files say so.
+func (k Kernel) builtin() (map[string]bool, error) {
+	name := path.Join(modulesDir, k.Release, builtinFile)
+	if _, has := k.files[name]; !has {
+		return nil, nil
+	}
+	list, err := os.ReadFile(filepath.Join(k.dir, name))
+	names := map[string]bool{}
+	for file := range strings.FieldsSeq(string(list)) {
+		names[strings.ReplaceAll(strings.TrimSuffix(path.Base(file), moduleSuffix), "-", "_")] = true
+	}
+	return names, err
+}
+
+// ModuleFiles returns the files of the named modules and their dependencies in load order: dependencies first. A
+// module that this kernel lacks is an error that names it.
+func (k Kernel) ModuleFiles(names ...string) ([]string, error) {
+	paths := k.modules()
 	var order []string
 	seen := map[string]bool{}
 	var add func(name string) error

@@ -47,7 +47,7 @@ func TestADamagedKernelIsDownloadedAgain(t *testing.T) {
 				var lines []string
 				unpack := fakePackage(t, &calls)
 				fetch := func() (Kernel, error) {
-					return fetchKernel(t.Context(), dir, kernelID, func(s string) { lines = append(lines, s) }, unpack)
+					return fetchKernel(t.Context(), dir, kernelID, "downloading "+kernelID, func(s string) { lines = append(lines, s) }, unpack)
 				}
 				good, err := fetch()
 				if err != nil || good.Release != "6.1.0" || good.Package != kernelID {
@@ -59,7 +59,7 @@ func TestADamagedKernelIsDownloadedAgain(t *testing.T) {
 				if k, err := fetch(); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, kernelID)) || !strings.Contains(err.Error(), "no network") {
 					t.Errorf("offline: %+v, %v", k, err)
 				}
-				if k, found := newestKernel(t.Context(), dir, func(string) {}); found {
+				if k, found := newestKernel(t.Context(), dir, func(string) bool { return true }, func(string) {}); found {
 					t.Errorf("without package lists the damaged kernel %+v is used", k)
 				}
 				unpack, lines = whole, nil
@@ -93,7 +93,7 @@ func TestAnUnsealedKernelIsDownloadedAgain(t *testing.T) {
 	}
 	var lines []string
 	for range 2 {
-		if _, err := fetchKernel(t.Context(), dir, kernelID, func(s string) { lines = append(lines, s) }, unpack); err != nil {
+		if _, err := fetchKernel(t.Context(), dir, kernelID, "downloading "+kernelID, func(s string) { lines = append(lines, s) }, unpack); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +105,7 @@ func TestAnUnsealedKernelIsDownloadedAgain(t *testing.T) {
 // A kernel's files that its package did not have are not used.
 func TestAForeignModuleIsNotUsed(t *testing.T) {
 	dir, calls := t.TempDir(), 0
-	k, err := fetchKernel(t.Context(), dir, kernelID, func(string) {}, fakePackage(t, &calls))
+	k, err := fetchKernel(t.Context(), dir, kernelID, "downloading "+kernelID, func(string) {}, fakePackage(t, &calls))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func (s *scanner) read(dir string) (run, error) {
 
 // madeText says how a run was made. Runs with equal texts and titles are alike.
 func madeText(r analysis.ReportRun) string {
-	parts := []string{"control plane " + cmp.Or(r.ControlPlane, "not recorded"), "kernel " + cmp.Or(strings.TrimSpace(r.Kernel.Kind+" "+r.Kernel.Release), "not recorded"),
+	parts := []string{"control plane " + cmp.Or(r.ControlPlane, "not recorded"), "kernel " + cmp.Or(r.Kernel.String(), "not recorded"),
 		"program " + cmp.Or(fmt.Sprintf("%.12s", r.ProgramSha256), "not recorded")}
 	if r.Programs != "" {
 		parts = append(parts, r.Programs+" programs")

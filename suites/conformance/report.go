@@ -205,7 +205,7 @@ func (r *Report) describe(e *Evidence) {
 		return
 	}
 	r.Implementation.Name, r.Implementation.Version, r.Implementation.Mode = e.Subject.Name, e.Subject.Version, e.Subject.Mode
-	r.Site = Site{e.Kernel.Kind + " " + e.Kernel.Release, e.Clock, e.ControlPlane}
+	r.Site = Site{e.Kernel.String(), e.Clock, e.ControlPlane}
 	r.Program = e.Program
 }
 

@@ -114,7 +114,7 @@ func image(t *testing.T) (*vm.Image, vm.Kernel) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel, err := vm.FetchKernel(context.Background(), filepath.Join(dir, "kernel"), func(s string) { t.Log(s) })
+	kernel, err := vm.FetchKernel(context.Background(), vm.KernelChoice{}, filepath.Join(dir, "kernel"), func(s string) { t.Log(s) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,57 @@
+package site
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/subject"
+)
+
+// What a run needs of its kernel follows from its proxies, also from those that it changes to.
+func TestFeaturesOfRuns(t *testing.T) {
+	for _, c := range []struct {
+		subject, next string
+		family        string
+		needs, spares []string
+	}{
+		{"bundled", "", "ipv4", []string{"veth", "nf_tables", "ip_vs", "ip_vs_rr", "dummy", "nft_reject_ipv4"}, []string{"ip_set", "nft_compat", "nft_reject_ipv6"}},
+		{"bundled", "", "dual", []string{"nft_reject_ipv4", "nft_reject_ipv6"}, nil},
+		{"kube-proxy@v1.25.3/iptables", "", "ipv4", []string{"nft_compat", "xt_MASQUERADE"}, []string{"ip_vs", "nft_numgen"}},
+		{"kube-proxy@v1.25.3/iptables", "bundled", "ipv4", []string{"nft_compat", "ip_vs"}, nil},
+		{"kube-proxy@v1.37.1/ipvs", "", "ipv4", []string{"ip_vs", "xt_set", "ip_set_hash_ip"}, []string{"nft_numgen", "ip_vs_sh"}},
+		{"kube-proxy@v1.37.1/ipvs?ipvs-scheduler=sh", "", "ipv4", []string{"ip_vs_sh"}, nil},
+		{"kube-proxy@v1.37.1/nftables", "", "ipv4", []string{"nft_numgen", "since 5.13"}, []string{"ip_vs", "nft_compat"}},
+		{"kube-proxy@v1.30.14/nftables", "", "ipv4", []string{"nft_numgen"}, []string{"since 5.13"}},
+	} {
+		spec, err := subject.Parse(c.subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &lab{plan: guest.Plan{Scenario: "rollout", Parameters: map[string]string{"family": c.family}}, spec: spec}
+		if c.next != "" {
+			l.plan.Next = &guest.Next{Subject: c.next}
+		}
+		features, err := l.features()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, f := range features {
+			all = append(all, f.Modules...)
+			if f.Since != "" {
+				all = append(all, "since "+f.Since)
+			}
+		}
+		for _, name := range c.needs {
+			if !slices.Contains(all, name) {
+				t.Errorf("%s to %q with %s does not need %s: %q", c.subject, c.next, c.family, name, all)
+			}
+		}
+		for _, name := range c.spares {
+			if slices.Contains(all, name) {
+				t.Errorf("%s to %q with %s needs %s", c.subject, c.next, c.family, name)
+			}
+		}
+	}
+}
