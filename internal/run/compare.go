@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,8 @@ import (
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
@@ -29,11 +32,53 @@ func ComparisonFolder(o Options) string {
 
 // Comparison is what a user asks to compare.
 type Comparison struct {
-	Subjects   []string
+	Subjects []string // bundled if there are none and several Kernels
+	// Kernels are those of the guest, as LabOptions.GuestKernel: each subject runs on each of them; none for that of the options.
+	Kernels    []string
 	Runs       int               // of each subject, with the seeds 1 to this number
-	Against    string            // one of Subjects; empty for the first
+	Against    string            // a subject, a kernel, or a subject on a kernel as the comparison names it; empty for the first
 	BudgetFile string            // judges each run; empty for the budgets of the runs
 	Key        ed25519.PublicKey // as for record.OpenSigned
+}
+
+// variant is a subject on a kernel.
+type variant struct{ subject, kernel string }
+
+// variants are what is compared, in order: each subject on each kernel.
+func (asked Comparison) variants(o Options) (all []variant) {
+	subjects, kernels := asked.Subjects, asked.Kernels
+	if len(subjects) == 0 {
+		subjects = []string{subject.Bundled.Name}
+	}
+	if len(kernels) == 0 {
+		kernels = []string{o.GuestKernel}
+	}
+	for _, s := range subjects {
+		for _, k := range kernels {
+			all = append(all, variant{s, k})
+		}
+	}
+	return all
+}
+
+// name is the name of a variant in the comparison. It has the kernel only where kernels are compared.
+func (asked Comparison) name(spec subject.Spec, kernel string) (string, error) {
+	if len(asked.Kernels) < 2 {
+		return spec.String(), nil
+	}
+	choice, err := vm.ParseKernelChoice(kernel)
+	if err != nil {
+		return "", usagef("--guest-kernel: %w", err)
+	}
+	return spec.String() + " on " + choice.String(), nil
+}
+
+// isAgainst reports whether the reference that was asked for is that variant.
+func (asked Comparison) isAgainst(v variant, spec subject.Spec, name string) bool {
+	if asked.Against == v.subject || asked.Against == spec.String() || asked.Against == name {
+		return true
+	}
+	return asked.Against != "" && len(asked.Kernels) > 1 && asked.Against == v.kernel
 }
 
 // Compare runs a scenario against each subject with the same seeds. The runs are interleaved, so that changes of this machine
@@ -41,8 +86,10 @@ type Comparison struct {
 // other runs go on. Compare writes compare.json, compare.html and compare.md into o.Out, and each run into a folder below it. An earlier
 // comparison there stays until the new one is complete.
 func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Comparison, err error) {
-	if len(asked.Subjects) < 2 || asked.Runs < 1 {
-		return nil, usagef("comparing needs two subjects or more, and one run or more; %d subjects and %d runs were given", len(asked.Subjects), asked.Runs)
+	variants := asked.variants(o)
+	if len(variants) < 2 || asked.Runs < 1 {
+		return nil, usagef("comparing needs two subjects or kernels (--guest-kernel) or more, and one run or more; %d subjects and %d runs were given",
+			len(asked.Subjects), asked.Runs)
 	}
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
@@ -64,7 +111,7 @@ func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Compa
 	if _, err := folder.Begin(); err != nil {
 		return nil, UsageError{Reason: err}
 	}
-	if err := o.compareRuns(ctx, folder.Work(), asked.Subjects, compared, options.Budget); err != nil {
+	if err := o.compareRuns(ctx, folder.Work(), variants, compared, options); err != nil {
 		return nil, fmt.Errorf("%w; the runs that have ended are in %s until the next comparison", err, folder.Work())
 	}
 	if c, err = compare.New(o.Scenario, compared, options); err != nil {
@@ -79,19 +126,23 @@ func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Compa
 
 // comparable checks a call before its first run. It returns the subjects with room for their runs.
 func (o Options) comparable(ctx context.Context, asked Comparison) (compared []compare.Subject, options compare.Options, err error) {
-	for _, s := range asked.Subjects {
-		one := o.of(s)
-		_, spec, err := one.plan()
+	options.Kernels = len(asked.Kernels) > 1
+	var names []string
+	for _, v := range asked.variants(o) {
+		name, is, err := o.compares(ctx, asked, v)
 		if err != nil {
 			return nil, options, err
 		}
-		compared = append(compared, compare.Subject{Subject: spec.String(), Runs: make([]compare.Run, asked.Runs)}) // for exec:FILE the name without its path
-		if s == asked.Against || spec.String() == asked.Against {
-			options.Against = spec.String()
+		if options.Kernels && slices.Contains(names, name) {
+			return nil, options, usagef("%s is given twice; kernels of files need different names", name)
+		}
+		compared, names = append(compared, compare.Subject{Subject: name, Runs: make([]compare.Run, asked.Runs)}), append(names, name)
+		if is && options.Against == "" {
+			options.Against = name
 		}
 	}
 	if asked.Against != "" && options.Against == "" {
-		return nil, options, usagef("--against %s: it is none of the subjects; give one of %s", asked.Against, strings.Join(asked.Subjects, ", "))
+		return nil, options, usagef("--against %s: it is none of the subjects; give one of %s", asked.Against, strings.Join(names, ", "))
 	}
 	if asked.BudgetFile != "" {
 		o.Budget = asked.BudgetFile
@@ -103,10 +154,28 @@ func (o Options) comparable(ctx context.Context, asked Comparison) (compared []c
 	return compared, options, nil
 }
 
-// of are the options for the runs of one subject. A subject that is the one of `to` already becomes itself: this compares an upgrade with
+// compares checks a variant, and returns its name and whether it is the reference that was asked for.
+func (o Options) compares(ctx context.Context, asked Comparison, v variant) (name string, against bool, err error) {
+	one := o.of(v)
+	plan, spec, err := one.plan()
+	if err != nil {
+		return "", false, err
+	}
+	if name, err = asked.name(spec, v.kernel); err != nil || len(asked.Kernels) == 0 {
+		return name, asked.isAgainst(v, spec, name), err
+	}
+	s, err := site.NewLab(ctx, one.call(), one.LabOptions, plan, spec)
+	if err == nil {
+		err = site.CheckGuestKernel(ctx, s)
+	}
+	return name, asked.isAgainst(v, spec, name), err
+}
+
+// of are the options for the runs of one variant. A subject that is the one of `to` already becomes itself: this compares an upgrade with
 // the same steps of the new version alone.
-func (o Options) of(name string) Options {
-	o.Subject = name
+func (o Options) of(v variant) Options {
+	name := v.subject
+	o.Subject, o.GuestKernel = name, v.kernel
 	if o.Set[scenarios.To.Key] == name {
 		o.Set = maps.Clone(o.Set)
 		o.Set[scenarios.To.Key] = scenarios.Itself
@@ -114,16 +183,23 @@ func (o Options) of(name string) Options {
 	return o
 }
 
-// compareRuns runs each subject with each seed, in folders below dir. budget judges the runs, unless it is nil.
-func (o Options) compareRuns(ctx context.Context, dir string, subjects []string, compared []compare.Subject, budget *record.Budget) error {
+// folderName makes the name of a folder of a name in a comparison.
+var folderName = strings.NewReplacer("/", "-", "@", "-", "?", "-", "&", "-", "=", "-", " ", "-", ",", "-")
+
+// compareRuns runs each subject with each seed, in folders below dir. The budget of the options judges the runs, unless it is nil.
+func (o Options) compareRuns(ctx context.Context, dir string, variants []variant, compared []compare.Subject, options compare.Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, runtime.NumCPU()))
 	for seed := 1; seed <= len(compared[0].Runs); seed++ {
-		for i, s := range subjects {
+		for i, v := range variants {
 			group.Go(func() error {
-				one := o.of(s)
+				one := o.of(v)
 				one.Seed = int64(seed)
-				name := fmt.Sprintf("%s-seed-%d", strings.NewReplacer("/", "-", "@", "-", "?", "-", "&", "-", "=", "-").Replace(s), seed)
+				s := v.subject
+				if options.Kernels {
+					s = compared[i].Subject
+				}
+				name := fmt.Sprintf("%s-seed-%d", folderName.Replace(s), seed)
 				one.Out = filepath.Join(dir, name)
 				one.Progress = progress.Named(name, o.report)
 				result, err := Run(ctx, one)
@@ -135,7 +211,7 @@ func (o Options) compareRuns(ctx context.Context, dir string, subjects []string,
 				if err != nil {
 					return fmt.Errorf("%s with seed %d: %w", s, seed, err)
 				}
-				compared[i].Runs[seed-1], err = entry(result, filepath.Join(name, "report.json"), budget)
+				compared[i].Runs[seed-1], err = entry(result, filepath.Join(name, "report.json"), options.Budget)
 				return err
 			})
 		}
@@ -159,6 +235,9 @@ func (o Options) compareCommand(asked Comparison) string {
 	words := []string{"hitless compare", o.Scenario}
 	for _, s := range asked.Subjects {
 		words = append(words, "--subject", site.Word(s))
+	}
+	for _, k := range asked.Kernels {
+		words = append(words, "--guest-kernel", site.Word(k))
 	}
 	if asked.Against != "" {
 		words = append(words, "--against", site.Word(asked.Against))

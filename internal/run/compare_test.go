@@ -1,10 +1,14 @@
 package run
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/lab/vm"
 )
 
 // A comparison is checked before its first run, and its command repeats what was asked.
@@ -40,6 +44,80 @@ func TestAComparisonIsCheckedBeforeItsRuns(t *testing.T) {
 	}
 }
 
+// Kernels are compared as subjects are: each subject on each of them, by its name. One kernel alone is that of all runs.
+func TestKernelsAreCompared(t *testing.T) {
+	cache := t.TempDir()
+	kernel := func(name string) string { // one with all modules built in
+		dir := filepath.Join(t.TempDir(), name)
+		files := map[string]string{"vmlinuz": name, "lib/modules/6.1.0/kernel/none": "", "lib/modules/6.1.0/modules.builtin": builtinModules()}
+		for file, text := range files {
+			path := filepath.Join(dir, file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	a, b := kernel("a"), kernel("b")
+	o := Options{Scenario: "restart"}
+	o.Cache, o.Kernel = cache, "vm"
+	if err := o.fillDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		asked Comparison
+		want  []string
+		first string
+	}{
+		{Comparison{Kernels: []string{a, b}}, []string{"bundled on a", "bundled on b"}, ""},
+		{Comparison{Kernels: []string{a, b}, Against: "bundled on b"}, []string{"bundled on a", "bundled on b"}, "bundled on b"},
+		{Comparison{Kernels: []string{a, b}, Against: b}, []string{"bundled on a", "bundled on b"}, "bundled on b"},
+		{Comparison{Subjects: []string{"bundled", "kube-proxy@v1.37.1/ipvs"}, Kernels: []string{a, b}, Against: "kube-proxy@v1.37.1/ipvs"},
+			[]string{"bundled on a", "bundled on b", "kube-proxy@v1.37.1/ipvs on a", "kube-proxy@v1.37.1/ipvs on b"}, "kube-proxy@v1.37.1/ipvs on a"},
+		{Comparison{Subjects: []string{"bundled", "kube-proxy@v1.37.1/ipvs"}, Kernels: []string{a}}, []string{"bundled", "kube-proxy@v1.37.1/ipvs"}, ""},
+	} {
+		c.asked.Runs = 1
+		compared, options, err := o.comparable(t.Context(), c.asked)
+		var names []string
+		for _, s := range compared {
+			names = append(names, s.Subject)
+		}
+		if err != nil || !slices.Equal(names, c.want) || options.Against != c.first || options.Kernels != (len(c.asked.Kernels) > 1) {
+			t.Errorf("%+v: %q against %q, kernels %t, %v", c.asked, names, options.Against, options.Kernels, err)
+		}
+		if command := o.compareCommand(c.asked); strings.Count(command, "--guest-kernel") != len(c.asked.Kernels) {
+			t.Errorf("the command is %s", command)
+		}
+		for _, v := range c.asked.variants(o) {
+			if one := o.of(v); !slices.Contains(c.asked.Kernels, one.GuestKernel) {
+				t.Errorf("%+v runs on %q", v, one.GuestKernel)
+			}
+		}
+	}
+	lacking := kernel("c")
+	if err := os.WriteFile(filepath.Join(lacking, "lib/modules/6.1.0/modules.builtin"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, wrong := range map[string]Comparison{"ip_vs": {Kernels: []string{a, lacking}, Runs: 1}, "given twice": {Kernels: []string{a, a}, Runs: 1},
+		"unknown kernel": {Kernels: []string{a, "debian-14"}, Runs: 1}, "--against": {Kernels: []string{a, b}, Runs: 1, Against: "debian-13"}} {
+		if _, _, err := o.comparable(t.Context(), wrong); !IsUsage(err) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Compare(t.Context(), o, Comparison{Kernels: []string{a}, Runs: 1}); !IsUsage(err) {
+		t.Errorf("one kernel and no subject: %v", err)
+	}
+}
+
+// builtinModules is a modules.builtin with all that labs load.
+func builtinModules() string {
+	var b strings.Builder
+	for _, name := range vm.Modules {
+		b.WriteString("kernel/net/" + name + ".ko\n")
+	}
+	return b.String()
+}
+
 // In a comparison the subject of `to` is upgraded to itself, beside one that is upgraded to it. A run alone is still refused.
 func TestAnUpgradeIsComparedWithTheRestartsOfTheNewVersion(t *testing.T) {
 	const old, next = "kube-proxy@v1.36.1/ipvs", "kube-proxy@v1.37.1/ipvs"
@@ -52,7 +130,7 @@ func TestAnUpgradeIsComparedWithTheRestartsOfTheNewVersion(t *testing.T) {
 	if _, _, err := o.comparable(t.Context(), asked); err != nil {
 		t.Error(err)
 	}
-	if from, control := o.of(old), o.of(next); from.Set["to"] != next || control.Set["to"] != "itself" || control.Subject != next || o.Set["to"] != next {
+	if from, control := o.of(variant{subject: old}), o.of(variant{subject: next}); from.Set["to"] != next || control.Set["to"] != "itself" || control.Subject != next || o.Set["to"] != next {
 		t.Errorf("%v, %v, %v", from.Set, control.Set, o.Set)
 	}
 	if command := o.compareCommand(asked); !strings.Contains(command, "--set to="+next) {

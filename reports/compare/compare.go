@@ -29,6 +29,7 @@ type Comparison struct {
 	Command       string         `json:"command,omitempty"` // repeats the comparison
 	Reference     string         `json:"reference"`         // the subject that the others are compared with
 	Mixed         bool           `json:"mixed,omitempty"`   // runs of different programs, kernels or control planes are compared too
+	Kernels       bool           `json:"kernels,omitempty"` // subjects are compared on several kernels, each with one in all of its runs
 	Budget        *record.Budget `json:"budget,omitempty"`  // that judged the runs; nil for the budget of each run
 	Subjects      []Subject      `json:"subjects"`
 	Differences   []Difference   `json:"differences"` // of each other subject from the reference; none where Mixed would be needed
@@ -50,6 +51,7 @@ type Subject struct {
 type Options struct {
 	Against string // the reference, as Subject.Subject has it; empty for the first subject
 	Mixed   bool
+	Kernels bool           // as in Comparison
 	Budget  *record.Budget // has judged the runs; nil for their own budgets
 }
 
@@ -59,7 +61,7 @@ func New(scenario string, subjects []Subject, o Options) (*Comparison, error) {
 	if len(subjects) < 2 {
 		return nil, fmt.Errorf("comparing %s: %s given, two are needed", scenario, units.Plural(len(subjects), "subject"))
 	}
-	c := &Comparison{SchemaVersion: Version, Scenario: scenario, Reference: cmp.Or(o.Against, subjects[0].Subject), Mixed: o.Mixed, Budget: o.Budget}
+	c := &Comparison{SchemaVersion: Version, Scenario: scenario, Reference: cmp.Or(o.Against, subjects[0].Subject), Mixed: o.Mixed, Kernels: o.Kernels, Budget: o.Budget}
 	var names []string
 	for _, s := range subjects {
 		if len(s.Runs) == 0 {

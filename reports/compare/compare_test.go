@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/record/recordtest"
 )
 
@@ -54,6 +55,21 @@ func TestFormsShowEachMeasure(t *testing.T) {
 			if !strings.Contains(strings.ReplaceAll(out.String(), "&#43;", "+"), want) {
 				t.Errorf("%s lacks %q:\n%s", name, want, out.String())
 			}
+		}
+	}
+}
+
+// Kernels that are compared may differ between subjects, and not within one. Another difference is refused as ever.
+func TestComparedKernels(t *testing.T) {
+	o := Options{Kernels: true}
+	if c := compared(t, o, lost("a", 0, 0), lost("b", 0, 0).kernel("6.12")); c.Verdict != analysis.Pass || !c.Kernels {
+		t.Errorf("%s: %q", c.Verdict, c.Reasons)
+	}
+	changed := lost("b", 0, 0).kernel("6.12")
+	changed.Runs[1].Kernel = &record.Kernel{Kind: "vm", Release: "6.12", Source: "debian-13 6.12.118-2"}
+	for want, s := range map[string]sub{"the runs of b have different kernels: vm 6.12, vm 6.12 (debian-13 6.12.118-2)": changed, "different programs": lost("b", 0, 0).kernel("6.12").program("p2")} {
+		if c := compared(t, o, lost("a", 0, 0), s); c.Verdict != analysis.Invalid || !strings.Contains(strings.Join(c.Reasons, "\n"), want) {
+			t.Errorf("%s: %q, want %q", c.Verdict, c.Reasons, want)
 		}
 	}
 }

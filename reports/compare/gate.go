@@ -42,7 +42,7 @@ func readAgain(ctx context.Context, dir string, o Options) (*Comparison, Options
 	if err != nil {
 		return nil, o, err
 	}
-	o.Against, o.Budget = cmp.Or(o.Against, before.Reference), cmp.Or(o.Budget, before.Budget)
+	o.Against, o.Budget, o.Kernels = cmp.Or(o.Against, before.Reference), cmp.Or(o.Budget, before.Budget), before.Kernels
 	return before, o, nil
 }
 

@@ -83,9 +83,27 @@ var origins = [...]struct {
 	of           func(Run) string
 }{
 	{"program", "programs", func(r Run) string { return short(r.ProgramSha256) }},
-	{"kernel", "kernels", kernelText},
+	{kernelOrigin, "kernels", kernelText},
 	{"control plane", "control planes", func(r Run) string { return r.ControlPlane }},
 	{"source of programs", "sources of programs", func(r Run) string { return cmp.Or(r.Programs, notReleased) }},
+}
+
+const kernelOrigin = "kernel"
+
+// changedKernels has a sentence for each subject whose valid runs have several kernels.
+func (c *Comparison) changedKernels() (texts []string) {
+	for _, s := range c.Subjects {
+		var kernels []string
+		for _, r := range s.Runs {
+			if k := cmp.Or(kernelText(r), notRecorded); r.valid() && !slices.Contains(kernels, k) {
+				kernels = append(kernels, k)
+			}
+		}
+		if len(kernels) > 1 {
+			texts = append(texts, fmt.Sprintf("the runs of %s have different kernels: %s", s.Subject, strings.Join(kernels, ", ")))
+		}
+	}
+	return texts
 }
 
 func short(sum string) string { return fmt.Sprintf("%.12s", sum) }
@@ -94,7 +112,7 @@ func kernelText(r Run) string {
 	if r.Kernel == nil {
 		return ""
 	}
-	return strings.TrimSpace(r.Kernel.Kind + " " + r.Kernel.Release)
+	return r.Kernel.String()
 }
 
 const (
@@ -105,6 +123,10 @@ const (
 // unlike has a sentence for each origin in which the valid runs differ. A value that is not recorded differs from one that is.
 func (c *Comparison) unlike() (texts []string) {
 	for _, o := range origins {
+		if o.name == kernelOrigin && c.Kernels {
+			texts = append(texts, c.changedKernels()...)
+			continue
+		}
 		var values []string
 		for _, s := range c.Subjects {
 			runs := map[string]int{}
