@@ -103,7 +103,7 @@ func (p pods) otherReady(name, node, service string, at time.Duration) bool {
 func (x *excuse) concerns(a *Analysis, l *Lane) bool {
 	open := l.Protocol == record.ProtocolLong || l.Protocol == record.ProtocolReuse
 	service := a.serviceOf(l)
-	return (open || !x.Open) && (service == "" || sameService(x.Service, service))
+	return (open || !x.Open) && (x.Lane == 0 || x.Lane == l.ID) && (service == "" || sameService(x.Service, service))
 }
 
 // take excuses failed attempts of a lane that were under way for up to lead when the excuse began, or started in its window.

@@ -34,10 +34,18 @@ const FlushAfter = 100 * time.Millisecond
 // in the schedule. Smaller lateness is recorded, and judged by the analysis.
 const lateLimit = 250 * time.Millisecond
 
+// Shared is where walks over ports that other processes use too begin. An engine that goes on after a kill takes no five-tuple of before,
+// since proxies may remember where it went.
+type Shared struct {
+	Seed  int64  `json:"seed"`
+	Drawn uint64 `json:"drawn"` // five-tuples of earlier engines with this seed
+}
+
 // Config configures an engine.
 type Config struct {
 	Base   int64                // CLOCK_MONOTONIC nanoseconds of the start of the run; the origin of all offsets
 	Seed   int64                // of the walks over five-tuples; engines that share a source prefix need different seeds
+	Shared *Shared              // nil for walks at random over ports that other processes use too
 	Record func(record.Attempt) // called with each attempt once its outcome is known, in the engine's goroutine; must not block
 	// Flush, if set, is called in the engine's goroutine after something was recorded: at most FlushAfter later, and at
 	// once before a longer sleep, so that flushing never needs a wake-up of its own.

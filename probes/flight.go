@@ -108,16 +108,20 @@ func (e *Engine) release(f *flight) {
 }
 
 // sharedWalk returns the walk that all lanes with this source range share. A walk over ports that other processes use
-// too begins at a random position, so that two processes with one seed do not collide.
+// too begins at a random position, so that two processes with one seed do not collide, or where an earlier engine ended.
 func (e *Engine) sharedWalk(l Lane) *walk {
 	from := l.sourceRange()
 	w := e.walks[from]
 	if w == nil {
-		seed := e.config.Seed
-		if from.shared() {
-			seed = rand.Int64()
+		switch shared := e.config.Shared; {
+		case !from.shared():
+			w = newWalk(from.prefix, e.config.Seed)
+		case shared == nil:
+			w = newWalk(from.prefix, rand.Int64())
+		default:
+			w = newWalk(from.prefix, shared.Seed)
+			w.skip(shared.Drawn)
 		}
-		w = newWalk(from.prefix, seed)
 		e.walks[from] = w
 	}
 	return w

@@ -137,7 +137,7 @@ func runHitless(t *testing.T, w *network, base int64, rate float64) (measured, *
 	c.Env = append(os.Environ(), "GOGC=off", "GOMEMLIMIT=128MiB")
 	in, out := pipes(t, c)
 	w.client.must(t, c.Start)
-	orders, err := NewOrders(in, base, base)
+	orders, err := NewOrders(in, base, base, nil)
 	l := wiredLane(rate)
 	l.DialDeadline = DefaultDialDeadline
 	begin := time.Duration(monotonic(t)-base) + 100*time.Millisecond

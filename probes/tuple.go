@@ -101,6 +101,12 @@ func (w *walk) next(now time.Duration) netip.AddrPort {
 	return tuple
 }
 
+// skip goes on as if n tuples had been drawn, except that their ages are unknown.
+func (w *walk) skip(n uint64) {
+	w.address = (w.address + n%w.addresses*w.stepAddress) % w.addresses
+	w.port = (w.port + n%portCount*w.stepPort) % portCount
+}
+
 // recordBlock records the start of a block of draws in a ring that is slightly longer than one walk.
 func (w *walk) recordBlock(block uint64, now time.Duration) {
 	if uint64(len(w.started)) < w.ringSize() {

@@ -159,3 +159,47 @@ func longestWait(s source, target netip.AddrPort, seed uint32, nodes int) int {
 	}
 	return longest
 }
+
+// A walk that skips goes on where one that draws as many is.
+func TestSkippingIsDrawing(t *testing.T) {
+	for _, text := range []string{"10.200.0.7/32", "10.200.0.0/16", "fd00::/64"} {
+		for _, n := range []uint64{0, 1, 1000, portCount, 3*portCount + 5} {
+			drawn, skipped := newWalk(netip.MustParsePrefix(text), 3), newWalk(netip.MustParsePrefix(text), 3)
+			for range n {
+				drawn.next(0)
+			}
+			skipped.skip(n)
+			if got, want := skipped.next(0), drawn.next(0); got != want {
+				t.Errorf("%s: %s after %d, want %s", text, got, n, want)
+			}
+		}
+	}
+}
+
+// An engine that goes on after a kill takes no port of the engine before, while proxies may remember where its flow went.
+func TestEngineThatGoesOnTakesFreshPorts(t *testing.T) {
+	const draws = 5000
+	ports := func(s Shared) map[uint16]bool {
+		used := map[uint16]bool{}
+		w := newEngine(Config{Seed: 1, Shared: &s}, nil).sharedWalk(Lane{})
+		for range draws {
+			used[w.next(0).Port()] = true
+		}
+		return used
+	}
+	again := func(s Shared) (n int) {
+		before := ports(Shared{Seed: 5})
+		for port := range ports(s) {
+			if before[port] {
+				n++
+			}
+		}
+		return n
+	}
+	if n := again(Shared{Seed: 5, Drawn: draws}); n > 0 {
+		t.Errorf("%d ports are used again", n)
+	}
+	if n := again(Shared{Seed: 5}); n != draws {
+		t.Errorf("an engine that starts anew takes %d of the same ports; want %d, or this test shows nothing", n, draws)
+	}
+}

@@ -14,15 +14,16 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// order is one line of the worker's input. The first line has base and seed; each later line is for one lane.
+// order is one line of the worker's input. The first line has base and seed, and may have shared; each later line is for one lane.
 //
-//	{"base":123456789,"seed":1}
+//	{"base":123456789,"seed":1,"shared":{"seed":99,"drawn":1200}}
 //	{"start":{"id":1,"name":"vip","target":"203.0.113.10:80","rate":100},"atNs":1000000000}
 //	{"deafen":1,"atNs":2000000000,"untilNs":2020000000}
 //	{"stop":1,"atNs":60000000000}
 type order struct {
 	Base        *int64  `json:"base,omitempty"` // CLOCK_MONOTONIC nanoseconds of the run's start
 	Seed        *int64  `json:"seed,omitempty"`
+	Shared      *Shared `json:"shared,omitempty"`
 	Start       *Lane   `json:"start,omitempty"`
 	Stop        *uint16 `json:"stop,omitempty"`   // a lane's id
 	DropReplies *uint16 `json:"deafen,omitempty"` // a lane's id; drops replies to it
@@ -33,10 +34,10 @@ type order struct {
 // Orders writes the input of a worker. It is not safe for concurrent use.
 type Orders struct{ encoder *json.Encoder }
 
-// NewOrders writes the first line, see Config.Base and Config.Seed, and returns a writer of further orders.
-func NewOrders(w io.Writer, base, seed int64) (*Orders, error) {
+// NewOrders writes the first line, see Config.Base, Config.Seed and Config.Shared, and returns a writer of further orders.
+func NewOrders(w io.Writer, base, seed int64, shared *Shared) (*Orders, error) {
 	o := &Orders{encoder: json.NewEncoder(w)}
-	return o, o.write(order{Base: &base, Seed: &seed})
+	return o, o.write(order{Base: &base, Seed: &seed, Shared: shared})
 }
 
 // Start begins a lane whose attempt 0 is scheduled at the offset at. Write the order ahead of that time: overdue
@@ -80,12 +81,13 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lines := readLines(ctx, in)
-	base, seed, err := firstOrder(ctx, lines)
+	config, err := firstOrder(ctx, lines)
 	if err != nil {
 		return err
 	}
 	sink := newSink(out, cancel)
-	engine, err := New(Config{Base: base, Seed: seed, Record: sink.record, Flush: sink.flush})
+	config.Record, config.Flush = sink.record, sink.flush
+	engine, err := New(config)
 	if err != nil {
 		return err
 	}
@@ -137,25 +139,25 @@ func readLines(ctx context.Context, in io.Reader) <-chan line {
 	return lines
 }
 
-func firstOrder(ctx context.Context, lines <-chan line) (base, seed int64, err error) {
+func firstOrder(ctx context.Context, lines <-chan line) (Config, error) {
 	var first line
 	select {
 	case l, open := <-lines:
 		if !open {
-			return 0, 0, errors.New(`reading orders: the input ended before its first line, {"base":NANOSECONDS,"seed":N}`)
+			return Config{}, errors.New(`reading orders: the input ended before its first line, {"base":NANOSECONDS,"seed":N}`)
 		}
 		first = l
 	case <-ctx.Done():
-		return 0, 0, context.Cause(ctx)
+		return Config{}, context.Cause(ctx)
 	}
 	o, err := first.parse()
 	if err == nil && (o.Base == nil || o.Seed == nil || o.Start != nil || o.Stop != nil) {
 		err = fmt.Errorf(`the first order is %q, want {"base":NANOSECONDS,"seed":N}`, first.text)
 	}
 	if err != nil {
-		return 0, 0, err
+		return Config{}, err
 	}
-	return *o.Base, *o.Seed, nil
+	return Config{Base: *o.Base, Seed: *o.Seed, Shared: o.Shared}, nil
 }
 
 // runOrders applies the orders to the engine until they end or one fails.
@@ -180,7 +182,7 @@ func (l line) apply(engine *Engine) error {
 	switch {
 	case err != nil:
 		return err
-	case o.AtNs == nil || o.Base != nil || o.Seed != nil || o.count() != 1 || (o.DropReplies != nil) != (o.UntilNs != nil):
+	case o.AtNs == nil || o.Base != nil || o.Seed != nil || o.Shared != nil || o.count() != 1 || (o.DropReplies != nil) != (o.UntilNs != nil):
 		return fmt.Errorf(`order %q is neither {"start":LANE,"atNs":N} nor {"deafen":ID,"atNs":N,"untilNs":N} nor {"stop":ID,"atNs":N}`, l.text)
 	case o.Start != nil:
 		return engine.Start(*o.Start, time.Duration(*o.AtNs))

@@ -54,7 +54,7 @@ func startWorker(t *testing.T, ctx context.Context) *worker {
 		}
 	}()
 	var err error
-	if w.Orders, err = NewOrders(inWrite, w.base, 1); err != nil {
+	if w.Orders, err = NewOrders(inWrite, w.base, 1, nil); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -285,7 +285,7 @@ func TestWorkerEndsWhenOutputFails(t *testing.T) {
 	in, orders := io.Pipe()
 	done := make(chan error, 1)
 	go func() { done <- Work(context.Background(), in, brokenWriter{}) }()
-	o, err := NewOrders(orders, monotonic(t), 1)
+	o, err := NewOrders(orders, monotonic(t), 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

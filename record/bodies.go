@@ -227,6 +227,7 @@ const (
 type Excuse struct {
 	Path    string        `attr:"path"`            // PathAll, PathNode, PathPods, PathNone or PathExits
 	Service string        `attr:"service"`         // the attempts of the measured lanes to it
+	Lane    uint16        `attr:"lane,omitempty"`  // of this lane only; 0 for all
 	Open    bool          `attr:"open,omitempty"`  // only requests on connections that stay open
 	Share   float64       `attr:"share,omitempty"` // of PathPods: the part of the Service's ready pods, 0 to 1
 	From    time.Duration `attr:"fromNs,required"`

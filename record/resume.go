@@ -23,7 +23,11 @@ type Left struct {
 	LastLane uint16   // the largest id of all lanes
 	Names    []string // of all lanes
 	Phase    string   // the last phase
+	Drawn    uint64   // at least as many attempts as all lanes have made: those in the record, and the last ones of each lane, which may be missing
 }
+
+// unwritten is more than the time for which the thinner keeps attempts before it writes them, at the longest deadlines.
+const unwritten = time.Minute
 
 // LeftLane is a lane whose last attempts may be missing.
 type LeftLane struct {
@@ -97,6 +101,7 @@ func (left *Left) take(e Event) {
 	case Lane:
 		left.Lanes = append(left.Lanes, LeftLane{Lane: body, From: e.At})
 		left.LastLane, left.Names = max(left.LastLane, body.ID), append(left.Names, body.Name)
+		left.Drawn += 1 + uint64(body.Rate*unwritten.Seconds())
 	case LaneEnd:
 		left.forget(body.Lane)
 	case MissingRecord: // of an earlier kill
@@ -152,6 +157,11 @@ func (left *Left) readAttempts(f *os.File) (*AttemptWriter, error) {
 		left.Last = max(left.Last, e.Start+e.Total)
 	}
 	left.Last = max(left.Last, parts[0].to)
+	for _, spans := range numbers {
+		for _, s := range spans {
+			left.Drawn += s.Count
+		}
+	}
 	for i := range left.Lanes {
 		left.Lanes[i].miss(numbers[left.Lanes[i].ID])
 	}

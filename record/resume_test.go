@@ -59,6 +59,9 @@ func TestResumedHistoryHasAllThatWasRecorded(t *testing.T) {
 				if !thinned && lane.Seq != 300 || thinned && (lane.Seq < 200 || lane.Seq >= 300) || lane.From != attemptAt(1, int(lane.Seq)).Intended {
 					t.Errorf("number %d of %v is the first that is missing", lane.Seq, lane.From)
 				}
+				if left.Drawn < 300 {
+					t.Errorf("%d attempts were made, and the next worker skips %d five-tuples", 300, left.Drawn)
+				}
 				if left.Last < lane.From-100*time.Millisecond {
 					t.Errorf("the record ends at %v, and attempt %d was due at %v", left.Last, lane.Seq, lane.From)
 				}

@@ -123,8 +123,28 @@ func (w *watcher) endLane(e cluster.External, at time.Duration, reason, text str
 		w.skip(t.lane.Name, text+", before its first attempt was due")
 	}
 	w.record.Event(record.Event{At: at, Object: t.lane.Name, Text: "lane " + t.lane.Name + " ends: " + text, Body: record.LaneEnd{Lane: t.lane.ID, Reason: reason}})
+	w.excuseEnd(t, at)
 	w.exporter.end(t)
 	return w.meter.Stop(t.lane.ID, at)
+}
+
+// toldWithin is how late the API tells of a change that load balancers have applied by then.
+const toldWithin = time.Second
+
+// endings are the classes of attempts to an address that is no longer that of its Service.
+var endings = []record.Class{record.ConnectTimeout, record.Refused, record.Rejected, record.Unreachable, record.Reset, record.ReplyTimeout, record.Delayed}
+
+// excuseEnd excuses what the lane lost between the change of its Service and the instant when this program learned of it.
+func (w *watcher) excuseEnd(t target, at time.Duration) {
+	from := at - toldWithin
+	if since, away := w.causes.awayUntil(at); away {
+		from = min(from, since)
+	}
+	body := record.Excuse{Path: record.PathAll, Service: t.Service, Lane: t.lane.ID, From: max(0, from), Until: at}
+	for _, c := range endings {
+		body.Classes = append(body.Classes, c.String())
+	}
+	w.record.Event(record.Event{At: at, Object: t.Service, Text: "the address " + t.External.String() + " was no longer that of the Service, and the API told it later", Body: body})
 }
 
 // stopAll ends the lanes with the watch.

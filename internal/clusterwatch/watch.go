@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
@@ -90,6 +91,7 @@ type watcher struct {
 	causes   *causes
 	exporter *exporter
 	left     *record.Left // of a watch that is resumed; nil for a new one
+	seed     int64        // of the walk over this machine's ports
 }
 
 // run records the watch in the folder of the claim.
@@ -101,7 +103,12 @@ func (w *watcher) run(ctx context.Context, claim *reports.Claim) (*session.Resul
 	if err := probes.ShortTimeSlices(); err != nil {
 		w.o.Progress(err.Error())
 	}
-	w.meter, err = session.StartMeter(session.MeterConfig{Record: w.record, Elapsed: elapsed, Measured: w.lanes.measured, Second: w.o.OnSecond, Attempt: w.exporter.attempt})
+	shared := &probes.Shared{Seed: w.seed}
+	if w.left != nil {
+		shared.Drawn = w.left.Drawn
+	}
+	w.meter, err = session.StartMeter(session.MeterConfig{Record: w.record, Elapsed: elapsed, Shared: shared, Measured: w.lanes.measured, Second: w.o.OnSecond,
+		Attempt: w.exporter.attempt})
 	if err != nil {
 		return nil, errors.Join(err, w.record.Close())
 	}
@@ -130,6 +137,8 @@ func (w *watcher) openRecord(ctx context.Context, claim *reports.Claim) (time.Du
 	if err != nil {
 		return 0, err
 	}
+	header.Seed = rand.Int64N(1 << 32) // two watches of one machine must not use the same ports at the same time
+	w.seed = header.Seed
 	w.record, err = record.NewHistoryWriter(filepath.Join(claim.Work(), record.HistoryDir), header)
 	return 0, err
 }
@@ -150,6 +159,7 @@ func (w *watcher) reopen(claim *reports.Claim) (elapsed time.Duration, err error
 		return 0, errors.Join(fmt.Errorf("the watch in %s was killed in its phase %q, before it measured or after its end: `hitless watch stop` makes a report of its record",
 			w.o.Out, w.left.Phase), w.record.Close())
 	}
+	w.seed = w.left.Run.Seed
 	w.lanes.resume(w.left)
 	return max(time.Since(started), w.left.Last+time.Millisecond), nil
 }

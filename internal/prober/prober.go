@@ -88,7 +88,7 @@ func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error))
 	if err != nil {
 		return nil, err
 	}
-	p.orders, err = probes.NewOrders(orders, base, cfg.Seed)
+	p.orders, err = probes.NewOrders(orders, base, cfg.Seed, nil)
 	return p, err
 }
 

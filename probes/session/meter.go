@@ -63,6 +63,7 @@ func (s Second) String() string {
 type MeterConfig struct {
 	Record   *record.HistoryWriter
 	Elapsed  time.Duration           // of the run, before this process
+	Shared   *probes.Shared          // where the walk over this machine's ports begins; nil for anywhere
 	Measured func(lane uint16) bool  // tells the lanes whose attempts count for Second
 	Second   func(Second)            // receives each second's outcomes in another goroutine; nil for none
 	Attempt  func(a *record.Attempt) // receives each attempt in one goroutine; nil for none
@@ -112,7 +113,7 @@ func StartMeter(c MeterConfig) (*Meter, error) {
 	go func() { m.copyDone <- m.copy(attempts) }()
 	m.guards = probes.NewGuards(limits, []probes.Namespace{{Name: "this machine", CountConntrack: probes.CountConntrack}}, c.Record.Event)
 	go m.tick()
-	m.orders, err = probes.NewOrders(input, m.base, 1)
+	m.orders, err = probes.NewOrders(input, m.base, 1, c.Shared)
 	return m, err
 }
 
