@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
 )
@@ -43,7 +45,7 @@ func runInside(mode string) error {
 	}
 	if mode == "hang" {
 		fmt.Println("hanging")
-		select {}
+		return unix.Pause() // the runtime would end a program of which all goroutines wait
 	}
 	plan, err := vm.GetPlan(region)
 	if err == nil && string(plan) != "the plan" {
