@@ -35,7 +35,7 @@ func TestLiveRunsWithRealControllers(t *testing.T) {
 	kubeconfig := labUp(t, "kube-proxy@v1.37.1/iptables", strings.Fields("--proxy-daemonset --proxy-image kube-proxy@v1.25.3 "+checks)...)
 	client := clientOf(t, kubeconfig)
 	shell := []string{"lab", "shell", "--kubeconfig", kubeconfig, "--", program}
-	site := " --kubeconfig " + kubeconfig + " " + checks + " --set shutdownDelay=10s --set gracePeriod=20s --set baseline=10s --set settle=10s"
+	site := " --kubeconfig " + kubeconfig + " " + checks + " --set shutdownDelay=10s --set gracePeriod=20s"
 	const allowed = " --allow-disruption"
 	const upgrade = "upgrade --set proxy=" + proxySet + " --set image=" + olderProxy + " --set roll=on" + allowed
 	cleanAfterAKill(t, kubeconfig)
