@@ -116,19 +116,18 @@ func (t *Thinner) Attempt(a Attempt) error {
 	if !plain(&a) {
 		t.mark(a.Start)
 	}
+	if err := t.settleEnded(); err != nil {
+		return err
+	}
 	l := t.lanes[a.Lane]
 	if l == nil {
-		_ = t.w.Write(a) // the error sticks
-		return t.settleEnded()
+		return t.w.Write(a)
 	}
 	i := len(l.waiting)
 	for i > 0 && l.waiting[i-1].Start > a.Start {
 		i--
 	}
 	l.waiting = slices.Insert(l.waiting, i, a)
-	if err := t.settleEnded(); err != nil {
-		return err
-	}
 	until := t.known(l)
 	if l.waiting[0].Start > until-thinBatch {
 		return nil
@@ -160,15 +159,15 @@ func (t *Thinner) settleEnded() error {
 			return err
 		}
 	}
-	over := func(l *thinLane) bool { return len(l.waiting) == 0 && t.known(l) > l.end }
-	for _, l := range t.ended {
-		if over(l) {
-			for _, a := range l.rest(t.w) {
-				_ = t.w.Write(a) // the error sticks
-			}
+	var over []*thinLane
+	t.ended = slices.DeleteFunc(t.ended, func(l *thinLane) bool {
+		if len(l.waiting) > 0 || t.known(l) <= l.end {
+			return false
 		}
-	}
-	t.ended = slices.DeleteFunc(t.ended, over)
+		over = append(over, l)
+		return true
+	})
+	t.finish(over)
 	return t.w.err
 }
 
@@ -266,39 +265,37 @@ func (t *Thinner) fold(l *thinLane, g *openGood) error {
 
 // Close writes what waits: the attempts one by one, because their successors are unknown.
 func (t *Thinner) Close() error {
-	var rest []Attempt
+	var all []*thinLane
 	for _, id := range t.order {
-		tl := t.lanes[id]
-		if tl == nil {
-			continue
+		if l := t.lanes[id]; l != nil {
+			all = append(all, l)
 		}
-		rest = append(rest, tl.rest(t.w)...)
 	}
-	slices.SortFunc(rest, byStart)
-	for _, a := range rest {
-		_ = t.w.Write(a) // likewise
-	}
+	t.finish(all)
 	return t.w.Flush()
 }
 
-// rest writes a lane's open buckets, and returns the attempts that wait. The lane is empty then.
-func (l *thinLane) rest(w *AttemptWriter) (rest []Attempt) {
-	for _, p := range l.paths {
-		if p.held != nil {
-			rest = append(rest, p.held.attempt)
+// finish writes what waits of lanes. The writer's first error sticks.
+func (t *Thinner) finish(lanes []*thinLane) {
+	var rest []Attempt
+	for _, l := range lanes {
+		for _, p := range l.paths {
+			if p.held != nil {
+				rest = append(rest, p.held.attempt)
+			}
 		}
+		rest = append(rest, l.waiting...)
+		for _, b := range l.open {
+			_ = b.write(t.w)
+		}
+		l.paths, l.waiting, l.open = map[pathKey]*thinPath{}, nil, nil
 	}
-	rest = append(rest, l.waiting...)
-	for _, b := range l.open {
-		_ = b.write(w) // the error sticks
+	slices.SortFunc(rest, func(x, y Attempt) int {
+		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Seq, y.Seq))
+	})
+	for _, a := range rest {
+		_ = t.w.Write(a)
 	}
-	l.paths, l.waiting, l.open = map[pathKey]*thinPath{}, nil, nil
-	slices.SortFunc(rest, byStart)
-	return rest
-}
-
-func byStart(x, y Attempt) int {
-	return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Seq, y.Seq))
 }
 
 // openBucket is a bucket that is being filled.

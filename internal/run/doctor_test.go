@@ -32,7 +32,7 @@ func program(t *testing.T, name, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// What a machine lacks is named once, with what to do; a doctor changes nothing.
+// The doctor reports each missing part of a machine in one line, which says what to do. The doctor changes nothing.
 func TestDoctorNamesWhatIsMissing(t *testing.T) {
 	refused := errors.New("creating namespaces was refused; in a container use the privileged mode")
 	for name, c := range map[string]struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/hitless/hitless/lab/subject"
 )
 
-// What a run needs of its kernel follows from its proxies, also from those that it changes to.
+// The needed kernel features are those of all proxies of a run, including the proxies that a scenario changes to.
 func TestFeaturesOfRuns(t *testing.T) {
 	for _, c := range []struct {
 		subject, next string

@@ -195,7 +195,7 @@ func TestInterruptedDownloadContinues(t *testing.T) {
 	}
 }
 
-// What the earlier download left is of no use in these cases: the program is downloaded from the beginning, and is right.
+// In these cases a download cannot continue an earlier one. It starts from the beginning, and the program is right.
 func TestEarlierBytesThatDoNotFit(t *testing.T) {
 	for name, change := range map[string]func(s *standIn, b *Builder){
 		"the server ignores ranges": func(s *standIn, _ *Builder) { s.noRange = true },
