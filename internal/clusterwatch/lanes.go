@@ -136,11 +136,7 @@ var endings = []record.Class{record.ConnectTimeout, record.Refused, record.Rejec
 
 // excuseEnd excuses what the lane lost between the change of its Service and the instant when this program learned of it.
 func (w *watcher) excuseEnd(t target, at time.Duration) {
-	from := at - toldWithin
-	if since, away := w.causes.awayUntil(at); away {
-		from = min(from, since)
-	}
-	body := record.Excuse{Path: record.PathAll, Service: t.Service, Lane: t.lane.ID, From: max(0, from), Until: at}
+	body := record.Excuse{Path: record.PathAll, Service: t.Service, Lane: t.lane.ID, From: max(0, at-toldWithin), Until: at}
 	for _, c := range endings {
 		body.Classes = append(body.Classes, c.String())
 	}
