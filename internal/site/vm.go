@@ -43,13 +43,16 @@ func (v *VM) Prepare(ctx context.Context) error {
 		return err
 	}
 	v.kernel, v.kernelPackage = record.Kernel{Kind: "vm", Release: kernel.Release, Source: kernel.Source}, kernel.Package
-	img.Link("/init", strings.TrimPrefix(guest.Program, "/"))
-	missing, err := img.AddModules(kernel, slices.Concat(vm.Modules, v.plan.Modules())...)
+	initrd, missing, err := vm.BootImage(img, kernel, guest.Program, slices.Concat(vm.Modules, v.plan.Modules())...)
 	if err != nil {
 		return UsageError{Reason: err}
 	}
 	v.notes = append(v.notes, "modules that this kernel lacks or has built in: "+strings.Join(missing, " "))
-	packed, err := img.Pack(ctx, filepath.Join(v.Cache, "initramfs"), v.message)
+	first, err := v.pack(ctx, initrd)
+	if err != nil {
+		return err
+	}
+	files, err := v.pack(ctx, img)
 	if err != nil {
 		return err
 	}
@@ -57,12 +60,17 @@ func (v *VM) Prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.boot = vm.Boot{Kernel: kernel, Initrd: packed.File, Base: base, Plan: data, StopAt: v.StopAt, MemoryMB: v.memoryMB(),
+	v.boot = vm.Boot{Kernel: kernel, Initrd: first.File, Files: files.File, Base: base, Plan: data, StopAt: v.StopAt, MemoryMB: v.memoryMB(),
 		MemoryGroups: v.plan.Scenario == bench.Scenario, RealTime: v.clock == "real", Deadline: v.Deadline}
-	machine := machineInputs(v.boot, packed, version)
+	size, err := v.boot.FilesSize()
+	if err != nil {
+		return err
+	}
+	booted := bootInputs(v.boot, first, size, version)
+	machine := append(booted, files.Sha256)
 	if !v.Cold {
 		v.boot.Snapshots = filepath.Join(v.Cache, "snapshots")
-		v.boot.Key = inputsDigest(append(machine, string(base))...)[:24]
+		v.boot.BootKey, v.boot.Key = snapshotKey(booted...), snapshotKey(append(machine, string(base))...)
 	}
 	v.boot.Line = func(line string, region []byte) {
 		if e := v.guestLine(line); e.Kind == progress.Checkpoint {
@@ -73,10 +81,19 @@ func (v *VM) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// machineInputs are the inputs of a guest up to its pause, without the plan: the bytes that boot, and the machine that runs them.
-func machineInputs(b vm.Boot, packed vm.Packed, qemu string) []string {
-	return []string{b.Kernel.Sha256, packed.Sha256, qemu, fmt.Sprint(b.MemoryMB, b.MemoryGroups)}
+// pack packs an image into the cache.
+func (v *VM) pack(ctx context.Context, img *vm.Image) (vm.Packed, error) {
+	return img.Pack(ctx, filepath.Join(v.Cache, "initramfs"), v.message)
 }
+
+// bootInputs are the inputs of a guest up to its first pause: the bytes that boot, and the machine that runs them. size is that of the
+// device with its files.
+func bootInputs(b vm.Boot, first vm.Packed, size int64, qemu string) []string {
+	return []string{b.Kernel.Sha256, first.Sha256, qemu, fmt.Sprint(b.MemoryMB, b.MemoryGroups, size)}
+}
+
+// snapshotKey is the key of a snapshot of a guest with these inputs.
+func snapshotKey(inputs ...string) string { return inputsDigest(inputs...)[:24] }
 
 // World boots the guest and waits for its end. At each checkpoint the record so far is stored.
 func (v *VM) World(ctx context.Context) (err error) {

@@ -20,8 +20,8 @@ import (
 // ModuleList is the guest's file that lists the kernel modules to load, one path per line, in load order.
 const ModuleList = "/etc/hitless-modules"
 
-// Init is the guest's first process: it mounts file systems, loads modules, starts the runner, reaps orphans, and
-// powers the VM off when the runner has ended. The runner is a child process, because a reaper in the same process
+// Init is the guest's first process: it mounts file systems, loads modules, pauses, unpacks the other files, starts the runner, reaps
+// orphans, and powers the VM off when the runner has ended. The runner is a child process, because a reaper in the same process
 // would reap the children of os/exec. Init never returns.
 func Init(runner string, args ...string) {
 	debug.SetGCPercent(-1) // Init allocates nothing; the periodic collection would wake an idle guest
@@ -46,6 +46,12 @@ func initialise(runner string, args []string) error {
 	}
 	NewPacer().Await() // the modules add IPVS to the initial network namespace
 	if err := loadModules(); err != nil {
+		return err
+	}
+	if err := Pause(); err != nil {
+		return err
+	}
+	if err := unpackFiles(); err != nil {
 		return err
 	}
 	return runWithSlack(runner, args)

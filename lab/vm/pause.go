@@ -10,24 +10,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The guest's PCI devices, by vendor and device ID.
-const (
-	regionDevice = "0x1af4 0x1110" // ivshmem-plain
-	pauseDevice  = "0x1b36 0x0011" // pvpanic-pci
+// pciID is a PCI device of the guest: vendor and device ID, and how many devices of this kind are before it on the bus.
+type pciID struct {
+	kind  string
+	index int
+}
+
+// The guest's PCI devices.
+var (
+	regionDevice = pciID{ivshmem, 0}
+	filesDevice  = pciID{ivshmem, 1}
+	pauseDevice  = pciID{"0x1b36 0x0011", 0} // pvpanic-pci
 )
+
+const ivshmem = "0x1af4 0x1110" // ivshmem-plain
 
 // pciDevice enables the guest's device and returns its sysfs directory, empty if there is none. The device needs no
 // driver.
-func pciDevice(name string) (string, error) {
+func pciDevice(id pciID) (string, error) {
 	devices, _ := filepath.Glob("/sys/bus/pci/devices/*")
+	before := 0
 	for _, dev := range devices {
 		vendor, _ := os.ReadFile(filepath.Join(dev, "vendor"))
 		device, _ := os.ReadFile(filepath.Join(dev, "device"))
-		if strings.TrimSpace(string(vendor))+" "+strings.TrimSpace(string(device)) != name {
+		if strings.TrimSpace(string(vendor))+" "+strings.TrimSpace(string(device)) != id.kind {
+			continue
+		}
+		if before++; before <= id.index {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(dev, "enable"), []byte("1"), 0); err != nil {
-			return "", fmt.Errorf("enabling the device %s: %w", name, err)
+			return "", fmt.Errorf("enabling the device %s: %w", id.kind, err)
 		}
 		return dev, nil
 	}

@@ -29,16 +29,18 @@ import (
 // Boot configures a guest.
 type Boot struct {
 	Kernel Kernel
-	Initrd string // from Image.Pack
-	// Base is the content of the region at boot, and Plan its content after the guest's pause. Guests with the same
-	// Base are identical up to the pause.
+	// Initrd has the guest's first program and modules, Files all others: the guest boots, pauses, and goes on with Files. Both are from
+	// Image.Pack.
+	Initrd, Files string
+	// Base is the plan as the guest knows it between its first and its second pause, and Plan the whole. Guests with the same Base are
+	// identical up to the second pause.
 	Base, Plan []byte
 	// StopAt is the run's time at which the guest stops for inspection; 0 for never.
 	StopAt   time.Duration
 	MemoryMB int
-	// Snapshots is the directory for snapshots of paused guests, empty for none. Key, of letters and digits,
-	// identifies the guest's inputs. A restored guest executes the same instructions as after a boot.
-	Snapshots, Key string
+	// Snapshots is the directory for snapshots of paused guests, empty for none. BootKey and Key, of letters and digits, identify the
+	// guest's inputs up to its first and its second pause. A restored guest executes the same instructions as after a boot.
+	Snapshots, BootKey, Key string
 	// RealTime makes the guest's clock follow the host's; otherwise the clock is virtual.
 	RealTime bool
 	// MemoryGroups enables memory accounting by control group, which wakes the kernel every two seconds.
@@ -72,8 +74,8 @@ func (o *Outcome) Close() error {
 const QEMU = "qemu-system-x86_64"
 
 // commandLine returns QEMU's arguments, which isolate the guest from outside input while it runs. docs/determinism.md
-// explains each switch.
-func (b Boot) commandLine(dir string, restored bool) []string {
+// explains each switch. files is the size of the device with the guest's files.
+func (b Boot) commandLine(dir string, files int64, restored bool) []string {
 	args := []string{"-nodefaults", "-no-user-config", "-name", "hitless,debug-threads=on", "-vga", "none", "-M", "q35,hpet=off,vmport=off",
 		"-smp", "1", "-rtc", "base=2026-01-01T00:00:00,clock=vm", "-m", fmt.Sprint(b.MemoryMB),
 		"-display", "none", "-monitor", "none", "-no-reboot"}
@@ -87,6 +89,7 @@ func (b Boot) commandLine(dir string, restored bool) []string {
 	}
 	kernelArgs := "console=ttyS0 panic=-1 quiet mitigations=off nowatchdog nokaslr tsc=reliable " +
 		"psi=0 " + // unused accounting that wakes the kernel every two seconds
+		"norandmaps " + // QEMU translates a library again for each address that it is loaded at
 		"random.trust_bootloader=off random.trust_cpu=off"
 	if !b.MemoryGroups {
 		kernelArgs += " cgroup_disable=memory"
@@ -102,6 +105,8 @@ func (b Boot) commandLine(dir string, restored bool) []string {
 		"-serial", "file:"+filepath.Join(dir, "console.log"),
 		"-object", fmt.Sprintf("memory-backend-file,id=region,share=on,size=%d,mem-path=%s", RegionSize, filepath.Join(dir, "region")),
 		"-device", "ivshmem-plain,memdev=region,master=on", // only a master's memory is part of a snapshot
+		"-object", fmt.Sprintf("memory-backend-file,id=files,share=on,size=%d,mem-path=%s", files, filepath.Join(dir, "files")),
+		"-device", "ivshmem-plain,memdev=files,master=on",
 		"-kernel", b.Kernel.Image, "-initrd", b.Initrd, "-append", kernelArgs)
 }
 
@@ -112,11 +117,13 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	if err != nil {
 		return nil, fmt.Errorf("booting the guest: %s is not installed; run `apt-get install qemu-system-x86`", QEMU)
 	}
-	image, err := cache.Hold(b.Initrd)
-	if err != nil {
-		return nil, fmt.Errorf("opening the guest's files: %w", err)
+	for _, name := range []string{b.Initrd, b.Files} {
+		image, err := cache.Hold(name)
+		if err != nil {
+			return nil, fmt.Errorf("opening the guest's files: %w", err)
+		}
+		defer image.Close()
 	}
-	defer image.Close()
 	line := func(string, []byte) {}
 	if b.Line != nil {
 		line = b.Line
@@ -126,16 +133,29 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 		return nil, err
 	}
 	defer cpu.Release()
-	saved := b.snapshot()
-	if saved != nil {
-		defer saved.Close()
+	for {
+		out, err := b.fromSnapshot(ctx, path, cpu.Number)
+		if refused := new(snapshotError); !errors.As(err, &refused) {
+			return out, err
+		}
+		line("hitless: starting again, because the snapshot could not be restored: "+err.Error(), nil)
+		if err := out.Close(); err != nil {
+			return nil, err
+		}
 	}
-	out, err := b.runOnce(ctx, path, cpu.Number, saved)
+}
+
+// fromSnapshot runs the guest from its latest snapshot, or boots it. A snapshot that cannot be restored is removed, with a snapshotError.
+func (b Boot) fromSnapshot(ctx context.Context, path string, cpu int) (*Outcome, error) {
+	saved := b.snapshot()
+	if saved == nil {
+		return b.runOnce(ctx, path, cpu, nil)
+	}
+	defer saved.Close()
+	out, err := b.runOnce(ctx, path, cpu, saved)
 	if refused := new(snapshotError); errors.As(err, &refused) {
-		line("hitless: booting, because the snapshot could not be restored: "+err.Error(), nil)
-		err = errors.Join(os.RemoveAll(saved.Name()), out.Close()) // damage may be a directory
-		if err == nil {
-			out, err = b.runOnce(ctx, path, cpu.Number, nil)
+		if kept := os.RemoveAll(saved.Name()); kept != nil { // damage may be a directory
+			return out, fmt.Errorf("removing a damaged snapshot: %w", kept)
 		}
 	}
 	return out, err
@@ -144,40 +164,71 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 // pauses reports whether the guest pauses itself, which it does with the virtual clock.
 func (b Boot) pauses() bool { return !b.RealTime && !b.KVM }
 
-// snapshot opens the saved guest of another run; nil if there is none.
+// snapshot opens the saved guest of another run, that of its latest pause if there are several; nil if there is none.
 func (b Boot) snapshot() *snapshot {
 	if !b.pauses() || b.Snapshots == "" {
 		return nil
 	}
-	return openSnapshot(b.Snapshots, b.Key)
+	for _, at := range []pause{atSettled, atBooted} {
+		if s := openSnapshot(b.Snapshots, b.keys()[at]); s != nil {
+			s.at = at
+			return s
+		}
+	}
+	return nil
 }
 
-// runOnce runs the guest, from a snapshot if from is not nil. After a snapshotError the guest may be booted instead.
+// runOnce runs the guest, from a snapshot if from is not nil. After a snapshotError the guest may be started again without it.
 func (b Boot) runOnce(ctx context.Context, path string, cpu int, from *snapshot) (*Outcome, error) {
 	own, err := cache.NewTempDir("hitless-vm-")
 	if err != nil {
 		return nil, err
 	}
 	defer own.Remove()
+	size, err := b.FilesSize()
+	if err != nil {
+		return nil, err
+	}
+	files, err := newDeviceFile(filepath.Join(own.Path, "files"), size)
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
 	out, err := mapRegion(filepath.Join(own.Path, "region"))
 	if err != nil {
 		return nil, err
 	}
-	if b.pauses() {
-		err = PutPlan(out.Region, b.Base)
-	} else {
-		err = b.putPlan(out.Region)
-	}
-	if err != nil {
-		out.Close()
-		return nil, err
+	if !b.pauses() {
+		if err := errors.Join(b.putFiles(files), b.putPlan(out.Region)); err != nil {
+			out.Close()
+			return nil, err
+		}
 	}
 	out.CPU = cpu
-	args := b.commandLine(own.Path, from != nil)
+	args := b.commandLine(own.Path, files.size, from != nil)
 	for _, a := range args {
 		out.Args = append(out.Args, strings.ReplaceAll(a, own.Path+"/", ""))
 	}
-	return out, b.supervise(ctx, path, args, own.Path, from, out)
+	return out, b.supervise(ctx, path, args, own.Path, from, files, out)
+}
+
+// FilesSize is the size in bytes of the device with the guest's files.
+func (b Boot) FilesSize() (int64, error) {
+	info, err := os.Stat(b.Files)
+	if err != nil {
+		return 0, fmt.Errorf("reading the size of the guest's files: %w", err)
+	}
+	return filesSize(info.Size()), nil
+}
+
+// putFiles writes the guest's files into their device.
+func (b Boot) putFiles(to *deviceFile) error {
+	f, err := os.Open(b.Files)
+	if err != nil {
+		return fmt.Errorf("opening the guest's files: %w", err)
+	}
+	defer f.Close()
+	return to.put(f)
 }
 
 // putPlan writes the plan and the stop time into the region.
@@ -225,7 +276,7 @@ func MapRegion(f *os.File) ([]byte, error) {
 
 // supervise starts QEMU and waits. The goroutine keeps its thread, because QEMU inherits the thread's CPU affinity
 // and dies with the thread (PR_SET_PDEATHSIG).
-func (b Boot) supervise(ctx context.Context, path string, args []string, dir string, from *snapshot, out *Outcome) error {
+func (b Boot) supervise(ctx context.Context, path string, args []string, dir string, from *snapshot, files *deviceFile, out *Outcome) error {
 	if b.Deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, b.Deadline, fmt.Errorf("the guest did not end within %s of wall time", b.Deadline))
@@ -274,7 +325,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 		}
 	}
 	tail := followConsole(filepath.Join(dir, "console.log"), line)
-	resumed := b.resume(m, from, out.Region, line)
+	resumed := b.resume(m, from, files, out.Region, line)
 	var exit, cause error
 	for over := false; !over; {
 		over = true

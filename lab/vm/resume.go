@@ -2,15 +2,23 @@ package vm
 
 import "fmt"
 
-// snapshotError reports that a snapshot could not be restored. The guest has executed nothing, so it can be booted
-// instead.
+// snapshotError reports that a snapshot could not be restored. The guest has executed nothing, so it can be started again without it.
 type snapshotError struct{ error }
 
 func (e *snapshotError) Unwrap() error { return e.error }
 
-// resume starts the guest, runs it to its pause and resumes it with the plan. The channel gets an error if the guest
-// must be ended, and is closed once the guest is resumed, at once without a monitor.
-func (b Boot) resume(m *monitor, from *snapshot, region []byte, line func(string)) <-chan error {
+// pause is where a guest stands that does not run.
+type pause int
+
+const (
+	atStart   pause = iota
+	atBooted        // it has booted, and gets its files and the base of its plan
+	atSettled       // its control plane is up, and it gets its plan
+)
+
+// resume starts the guest and takes it through its pauses. The channel gets an error if the guest must be ended, and is closed once the
+// guest goes on after the last pause, at once without a monitor.
+func (b Boot) resume(m *monitor, from *snapshot, files *deviceFile, region []byte, line func(string)) <-chan error {
 	failed := make(chan error, 1)
 	if m == nil {
 		close(failed)
@@ -18,46 +26,71 @@ func (b Boot) resume(m *monitor, from *snapshot, region []byte, line func(string
 	}
 	go func() {
 		defer close(failed)
-		paused, err := b.runToPause(m, from, line)
-		if paused && err == nil {
-			if err = b.putPlan(region); err == nil {
-				err = m.resume()
-			}
-		}
-		if err != nil {
+		if err := b.throughPauses(m, from, files, region, line); err != nil {
 			failed <- fmt.Errorf("starting the guest: %w", err)
 		}
 	}()
 	return failed
 }
 
-// runToPause boots or restores the guest up to its pause. paused is false without an error if QEMU ended first; its
-// console and exit status then hold the reason.
-func (b Boot) runToPause(m *monitor, from *snapshot, line func(string)) (paused bool, err error) {
+// throughPauses returns once the guest goes on after its last pause, or without an error once QEMU has ended: its console and exit status
+// then hold the reason.
+func (b Boot) throughPauses(m *monitor, from *snapshot, files *deviceFile, region []byte, line func(string)) error {
 	if err := m.handshake(); err != nil {
-		return false, nil // QEMU has ended; its exit status has the reason
+		return nil // QEMU has ended; its exit status has the reason
 	}
+	at := atStart
 	if from != nil {
-		err := m.restore(from.File)
-		if damaged := from.verify(); damaged != nil { // more precise than QEMU's error
-			err = damaged
-		}
-		if err != nil {
-			return false, &snapshotError{err}
+		if err := from.restore(m); err != nil {
+			return err
 		}
 		line("hitless: restored from a snapshot")
-		return true, nil
+		at = from.at
 	}
-	if err := m.resume(); err != nil {
-		return false, err
-	}
-	if !m.awaitPause() {
-		return false, nil
-	}
-	if b.Snapshots != "" {
-		if err := saveSnapshot(m, b.Snapshots, b.Key); err != nil {
+	for ; ; at++ {
+		if err := b.fill(at, files, region); err != nil {
+			return err
+		}
+		if err := m.resume(); err != nil {
+			return err
+		}
+		if at == atSettled || !m.awaitPause() {
+			return nil
+		}
+		if err := b.save(m, at+1, files); err != nil {
 			line("hitless: no snapshot saved: " + err.Error()) // snapshots only save time
 		}
 	}
-	return true, nil
+}
+
+// fill gives the paused guest what it goes on with.
+func (b Boot) fill(at pause, files *deviceFile, region []byte) error {
+	switch at {
+	case atBooted:
+		if err := b.putFiles(files); err != nil {
+			return err
+		}
+		return PutPlan(region, b.Base)
+	case atSettled:
+		return b.putPlan(region)
+	}
+	return nil
+}
+
+// save saves the guest that has just paused.
+func (b Boot) save(m *monitor, at pause, files *deviceFile) error {
+	if at == atSettled {
+		if err := files.clear(); err != nil {
+			return err
+		}
+	}
+	if b.Snapshots == "" {
+		return nil
+	}
+	return saveSnapshot(m, b.Snapshots, b.keys()[at])
+}
+
+// keys are the keys of the snapshots of a guest.
+func (b Boot) keys() map[pause]string {
+	return map[pause]string{atBooted: b.BootKey, atSettled: b.Key}
 }

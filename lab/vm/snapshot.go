@@ -29,6 +29,7 @@ const (
 // which takes as long.
 type snapshot struct {
 	*os.File
+	at           pause         // where the saved guest stands
 	expectedName func() string // the name by its content
 }
 
@@ -41,7 +42,7 @@ func openSnapshot(dir, key string) *snapshot {
 			continue // pruned meanwhile
 		}
 		_ = cache.MarkUsed(name)
-		s := &snapshot{f, sync.OnceValue(func() string { return snapshotName(f, key) })}
+		s := &snapshot{File: f, expectedName: sync.OnceValue(func() string { return snapshotName(f, key) })}
 		go s.expectedName()
 		return s
 	}
@@ -51,6 +52,18 @@ func openSnapshot(dir, key string) *snapshot {
 // verify returns an error if the content does not match the checksum. A guest from a damaged snapshot must not run.
 func (s *snapshot) verify() error {
 	return snapshotDamage(s.Name(), s.expectedName())
+}
+
+// restore makes QEMU read the guest. After a snapshotError the guest has executed nothing.
+func (s *snapshot) restore(m *monitor) error {
+	err := m.restore(s.File)
+	if damaged := s.verify(); damaged != nil { // more precise than QEMU's error
+		err = damaged
+	}
+	if err != nil {
+		return &snapshotError{err}
+	}
+	return nil
 }
 
 // snapshotDamage compares the name of a snapshot with the name by its content, which is empty for what cannot be read.

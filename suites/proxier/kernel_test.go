@@ -6,7 +6,6 @@ package proxier
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -69,7 +68,11 @@ func TestOnTheRealKernel(t *testing.T) {
 // boot runs the tests in a guest and returns the last lines of its console.
 func boot(t *testing.T, line func(string)) []string {
 	t.Helper()
-	image, kernel := image(t)
+	files, kernel := image(t)
+	boot, _, err := vm.BootImage(files, kernel, guest.Program, append(slices.Clone(vm.Modules), "sctp")...)
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests := *only
 	if tests == "" && smokeOnly() {
 		tests = smoke
@@ -87,12 +90,16 @@ func boot(t *testing.T, line func(string)) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packed, err := image.Pack(context.Background(), filepath.Join(dir, "initramfs"), func(s string) { t.Log(s) })
-	if err != nil {
-		t.Fatal(err)
+	var packed []string
+	for _, image := range []*vm.Image{boot, files} {
+		p, err := image.Pack(context.Background(), filepath.Join(dir, "initramfs"), func(s string) { t.Log(s) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(p.File) // it contains this run's test programs, which no other run uses
+		packed = append(packed, p.File)
 	}
-	defer os.Remove(packed.File) // it contains this run's test programs, which no other run uses
-	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: packed.File, Base: base, Plan: whole, MemoryMB: 2048,
+	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: packed[0], Files: packed[1], Base: base, Plan: whole, MemoryMB: 2048,
 		Deadline: 10 * time.Minute, Line: func(text string, _ []byte) { line(text) }})
 	if err != nil {
 		t.Fatal(err)
@@ -123,10 +130,8 @@ func image(t *testing.T) (*vm.Image, vm.Kernel) {
 		t.Fatal(err)
 	}
 	img := vm.NewImage()
-	img.Add("/usr/bin/hitless", program, 0o755)
-	img.Link("/init", "usr/bin/hitless")
-	_, err = img.AddModules(kernel, append(slices.Clone(vm.Modules), "sctp")...)
-	if err := errors.Join(err, site.AddTools(img)); err != nil {
+	img.Add(guest.Program, program, 0o755)
+	if err := site.AddTools(img); err != nil {
 		t.Fatal(err)
 	}
 	builder := &build.Builder{Cache: filepath.Join(dir, "build"), Progress: func(s build.Step) { t.Log(s.Text) }}
