@@ -90,6 +90,7 @@ func (b Boot) commandLine(dir string, files int64, restored bool) []string {
 	kernelArgs := "console=ttyS0 panic=-1 quiet mitigations=off nowatchdog nokaslr tsc=reliable " +
 		"psi=0 " + // unused accounting that wakes the kernel every two seconds
 		"norandmaps " + // QEMU translates a library again for each address that it is loaded at
+		"init_on_alloc=0 lsm=capability audit=0 " + // work for each system call that no Service proxy depends on
 		"random.trust_bootloader=off random.trust_cpu=off"
 	if !b.MemoryGroups {
 		kernelArgs += " cgroup_disable=memory"
