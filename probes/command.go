@@ -1,6 +1,7 @@
 package probes
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -30,7 +31,7 @@ func Command() *cobra.Command {
 				}
 			}
 			if short {
-				if err := ShortTimeSlices(); err != nil {
+				if err := Prompt(); err != nil {
 					return err
 				}
 			}
@@ -40,7 +41,7 @@ func Command() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&fifo, "fifo", false, "run in the real-time scheduling class SCHED_FIFO (needs CAP_SYS_NICE)")
-	c.Flags().BoolVar(&short, "short-turns", false, "request short time slices, which are scheduled sooner (Linux 6.12)")
+	c.Flags().BoolVar(&short, "short-turns", false, "request short time slices, which are scheduled sooner (Linux 6.12), and stay in memory where the limit allows it")
 	return c
 }
 
@@ -58,9 +59,10 @@ func RealTime() error {
 // shortTimeSlice is the shortest time slice of Linux (SCHED_OTHER's sched_runtime in sched_setattr(2), since 6.12).
 const shortTimeSlice = 100 * time.Microsecond
 
-// ShortTimeSlices requests the shortest time slice of the ordinary scheduling class for every thread of this process:
-// shorter slices are scheduled sooner. It needs no privilege and has no effect on kernels before 6.12.
-func ShortTimeSlices() error {
+// Prompt lets attempts start and answers be read sooner on a busy machine. It requests the shortest time slice of the ordinary scheduling
+// class for every thread, which needs no privilege and has no effect on kernels before 6.12. And it keeps the pages of this process in
+// memory, where RLIMIT_MEMLOCK allows that: otherwise the kernel may take idle ones, and reading them again delays an attempt.
+func Prompt() error {
 	var self unix.SchedAttr
 	if now, err := unix.SchedGetAttr(0, 0); err == nil {
 		self = unix.SchedAttr{Policy: now.Policy, Nice: now.Nice, Runtime: uint64(shortTimeSlice)}
@@ -68,6 +70,10 @@ func ShortTimeSlices() error {
 	err := setThreads(self, func(now *unix.SchedAttr) bool { return now.Runtime == 0 || now.Runtime == self.Runtime })
 	if err != nil {
 		return fmt.Errorf("requesting short time slices: %w", err)
+	}
+	err = unix.Mlockall(unix.MCL_CURRENT | unix.MCL_ONFAULT) // not MCL_FUTURE: beyond the limit later allocations would fail
+	if err != nil && !errors.Is(err, unix.ENOMEM) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EAGAIN) {
+		return fmt.Errorf("keeping the pages of this program in memory: %w", err)
 	}
 	return nil
 }

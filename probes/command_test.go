@@ -64,3 +64,28 @@ func TestRealTimeReachesEveryThread(t *testing.T) {
 		}
 	}
 }
+
+// A prompt process keeps its pages in memory where RLIMIT_MEMLOCK allows it, and goes on where it does not.
+func TestPromptKeepsThePagesInMemory(t *testing.T) {
+	if err := Prompt(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munlockall() }()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		t.Fatal(err)
+	}
+	sizes := map[string]uint64{} // in kB
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.HasPrefix(name, "Vm") {
+			sizes[name], _ = strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		}
+	}
+	if sizes["VmLck"] == 0 && limit.Cur/1024 >= sizes["VmSize"] {
+		t.Errorf("no page is locked, with a limit of %d bytes and a size of %d kB", limit.Cur, sizes["VmSize"])
+	}
+}

@@ -128,15 +128,16 @@ func (w *watcher) endLane(e cluster.External, at time.Duration, reason, text str
 	return w.meter.Stop(t.lane.ID, at)
 }
 
-// toldWithin is how late the API tells of a change that load balancers have applied by then.
+// toldWithin is how late the API tells of a change that load balancers have applied by then, and how late the probes obey.
 const toldWithin = time.Second
 
 // endings are the classes of attempts to an address that is no longer that of its Service.
 var endings = []record.Class{record.ConnectTimeout, record.Refused, record.Rejected, record.Unreachable, record.Reset, record.ReplyTimeout, record.Delayed}
 
-// excuseEnd excuses what the lane lost between the change of its Service and the instant when this program learned of it.
+// excuseEnd excuses what the lane lost between the change of its Service and its own end: this program learned of the change late, and the
+// probes learn of the end later.
 func (w *watcher) excuseEnd(t target, at time.Duration) {
-	body := record.Excuse{Path: record.PathAll, Service: t.Service, Lane: t.lane.ID, From: max(0, at-toldWithin), Until: at}
+	body := record.Excuse{Path: record.PathAll, Service: t.Service, Lane: t.lane.ID, From: max(0, at-toldWithin), Until: at + toldWithin}
 	for _, c := range endings {
 		body.Classes = append(body.Classes, c.String())
 	}

@@ -367,6 +367,35 @@ func (r *running) totals() {
 	}
 }
 
+// excusedToTheEnd expects an excuse for each lane that ended, beyond its end: the probes obey later.
+func (r *running) excusedToTheEnd() {
+	r.t.Helper()
+	h, err := record.OpenHistory(r.result.Dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ends, until := map[uint16]time.Duration{}, map[uint16]time.Duration{}
+	for e, err := range h.Events() {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		switch body := e.Body.(type) {
+		case record.LaneEnd:
+			ends[body.Lane] = e.At
+		case record.Excuse:
+			until[body.Lane] = body.Until
+		}
+	}
+	if len(ends) == 0 {
+		r.t.Error("no lane ended")
+	}
+	for lane, end := range ends {
+		if until[lane] <= end {
+			r.t.Errorf("lane %d ended at %v, and is excused until %v", lane, end, until[lane])
+		}
+	}
+}
+
 // lanesOf returns the measured lanes of a report by their names.
 func lanesOf(r *analysis.Report) map[string]analysis.LaneReport {
 	all := map[string]analysis.LaneReport{}

@@ -100,7 +100,7 @@ func (w *watcher) run(ctx context.Context, claim *reports.Claim) (*session.Resul
 	if err != nil {
 		return nil, err
 	}
-	if err := probes.ShortTimeSlices(); err != nil {
+	if err := probes.Prompt(); err != nil {
 		w.o.Progress(err.Error())
 	}
 	shared := &probes.Shared{Seed: w.seed}

@@ -132,7 +132,7 @@ func (o Options) run(ctx context.Context, claim *reports.Claim, lane probes.Lane
 	if err != nil {
 		return nil, err
 	}
-	if err := probes.ShortTimeSlices(); err != nil { // increases lateness on a busy machine, which a guard checks
+	if err := probes.Prompt(); err != nil { // increases lateness on a busy machine, which a guard checks
 		o.Progress(err.Error())
 	}
 	m, err := StartMeter(MeterConfig{Record: r, Second: o.OnSecond, Measured: func(id uint16) bool { return id == measuredID }})
