@@ -84,12 +84,21 @@ func PinThread(cpu int) error {
 // With priority it always finishes before the guest runs.
 //
 // The main loop gets the lowest real-time priority where that is allowed (sched(7)); it is nearly always idle, so it
-// starves nothing. The CPU thread would starve the main loop. Without permission the CPU thread gets a higher nice
-// value instead. Failure is not an error: the run's hash shows whether the run repeats.
+// starves nothing. The CPU thread would starve the main loop; it runs before ordinary programs, unless this one was started with a nice
+// value or as SCHED_IDLE. Without permission the CPU thread gets a higher nice value instead. Failure is not an error: the run's hash shows
+// whether the run repeats.
 func orderThreads(pid int) {
 	set := func(tid int, policy uint32, nice int32, priority uint32) error {
 		return unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Nice: nice, Priority: priority,
 			Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
+	}
+	policy, nice := uint32(unix.SCHED_BATCH), int32(-10)
+	switch own, err := unix.SchedGetAttr(0, 0); {
+	case err != nil:
+	case own.Policy == unix.SCHED_IDLE:
+		policy, nice = unix.SCHED_IDLE, 0
+	case own.Nice > 0:
+		nice = own.Nice
 	}
 	// The CPU thread starts shortly after QEMU; no event announces it.
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
@@ -97,8 +106,8 @@ func orderThreads(pid int) {
 		if !ok {
 			continue
 		}
-		if set(pid, unix.SCHED_FIFO, 0, 1) != nil || set(tid, unix.SCHED_BATCH, -10, 0) != nil {
-			_ = set(tid, unix.SCHED_BATCH, 5, 0)
+		if set(pid, unix.SCHED_FIFO, 0, 1) != nil || set(tid, policy, nice, 0) != nil {
+			_ = set(tid, unix.SCHED_BATCH, max(5, nice), 0)
 		}
 		return
 	}
