@@ -166,6 +166,7 @@ func TestWrongCallsAreRefused(t *testing.T) {
 func TestCostsNeedTheVirtualClock(t *testing.T) {
 	for _, change := range []func(*Config){func(c *Config) { c.Options.Clock = "real" }, func(c *Config) {}} {
 		c := bundled()
+		c.Options.Kernel = "vm" // the host would be tried with the program, which is this test
 		change(&c)
 		c.Selection.Labels = "cost || rollout"
 		planned, _, err := c.Plan(t.Context())
