@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 test=("${GO:-go}" test -count=1 -trimpath -vet=off -ldflags=-w -timeout 60m)
-first=(attacks cost detection)
+first=(attacks cost detection drain soak)
 rest=()
 for suite in suites/*/; do
   name=$(basename "$suite")
