@@ -10,7 +10,8 @@ for suite in suites/*/; do
   name=$(basename "$suite")
   if [[ " ${first[*]} " != *" $name "* ]]; then rest+=("./suites/$name"); fi
 done
-specs() { "${test[@]}" -tags lab "$@" -ginkgo.label-filter='!nightly'; } # packages stand before flags of their programs
+# specs runs suites. Their VMs leave the CPU to labs on this machine's kernel, which need it in time and have a priority of their own.
+specs() { nice -n 5 "${test[@]}" -tags lab "$@" -ginkgo.label-filter='!nightly'; } # packages stand before flags of their programs
 # on runs the lab tests of a package whose names match a pattern; `make unit` has run its other tests.
 on() { # package, pattern, then options of grep
   local tests
