@@ -166,7 +166,7 @@ func TestADamagedCacheChangesNothing(t *testing.T) {
 	for name, damage := range map[string]func(f *os.File, size int64) error{"with a changed bit": middle, "cut off": half} {
 		for pattern, count := range map[string]int{"kernel/*/boot/vmlinuz-*": 1, "initramfs/*.cpio": 2} { // what boots, and the other files
 			files, err := filepath.Glob(filepath.Join(own, pattern))
-			if err != nil || len(files) != count {
+			if err != nil || len(files) < count { // there may be other kernels, which this run does not use
 				t.Fatalf("%s: %q, %v", pattern, files, err)
 			}
 			for _, file := range files {
