@@ -334,13 +334,20 @@ func (r *running) report(want analysis.Verdict) (report *analysis.Report, truste
 	return report, true
 }
 
-// totals compares the totals of the report with the record: each attempt of a measured lane counts once.
-func (r *running) totals() {
+// history is the record of the watch, which has ended.
+func (r *running) history() *record.History {
 	r.t.Helper()
 	h, err := record.OpenHistory(r.result.Dir)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return h
+}
+
+// totals compares the totals of the report with the record: each attempt of a measured lane counts once.
+func (r *running) totals() {
+	r.t.Helper()
+	h := r.history()
 	measured, count := map[uint16]bool{}, map[string]int{}
 	for e, err := range h.Events() {
 		if err != nil {
@@ -370,10 +377,7 @@ func (r *running) totals() {
 // excusedToTheEnd expects an excuse for each lane that ended, beyond its end: the probes obey later.
 func (r *running) excusedToTheEnd() {
 	r.t.Helper()
-	h, err := record.OpenHistory(r.result.Dir)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	h := r.history()
 	ends, until := map[uint16]time.Duration{}, map[uint16]time.Duration{}
 	for e, err := range h.Events() {
 		if err != nil {

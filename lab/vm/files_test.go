@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is packed is unpacked with the same content, mode and target, beside the directories and links that are there already.
+// An unpacked file has the content and the mode of the packed one, and an unpacked link its target. Existing directories stay.
 func TestPackedFilesAreUnpacked(t *testing.T) {
 	img, _ := smallImage(t)
 	img.Text("/etc/protocols", "tcp 6 TCP\n")

@@ -129,7 +129,8 @@ var _ = Describe("an hour in which nodes lose power", suites.Nightly, func() {
 // node: two failed health checks, 25 s apart.
 func expectTerminatingLoss(r *analysis.Report) {
 	GinkgoHelper()
-	// interval is the number of seconds between two attempts on one path. A path that the load balancer takes in meanwhile adds up to one more.
+	// interval is the number of seconds between two attempts on one path. When the load balancer adds a
+	// node, another path waits for up to one interval more.
 	const interval = 3.0
 	Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 	Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
