@@ -11,7 +11,16 @@ for suite in suites/*/; do
   if [[ " ${first[*]} " != *" $name "* ]]; then rest+=("./suites/$name"); fi
 done
 # specs runs suites. Their VMs leave the CPU to labs on this machine's kernel, which need it in time and have a priority of their own.
-specs() { nice -n 5 "${test[@]}" -tags lab "$@" -ginkgo.label-filter='!nightly'; } # packages stand before flags of their programs
+specs() { nice -n 5 "${test[@]}" -tags lab "$@" -ginkgo.label-filter='!nightly && !host'; } # packages stand before flags of their programs
+# onHost runs the specs whose labs are on this machine's kernel, before other suites take the CPUs. Their own locks let them start beside the
+# first suites, whose VMs leave the CPU to them.
+onHost() {
+  local locks status=0
+  locks=$(mktemp -d)
+  TMPDIR=$locks nice -n 19 "${test[@]}" -tags lab ./suites/kernels ./suites/selfcheck -ginkgo.label-filter='host && !nightly' || status=$?
+  rm -r "$locks"
+  return "$status"
+}
 # on runs the lab tests of a package whose names match a pattern; `make unit` has run its other tests.
 on() { # package, pattern, then options of grep
   local tests
@@ -40,6 +49,7 @@ begin out/first-suites.log idle "${first[@]/#/./suites/}"
 on lab/host .
 on internal/clusterwatch .
 on internal/run '^TestLive'
+onHost
 begin out/programs.log programs
 status=0
 specs "${rest[@]}" || status=$?

@@ -24,6 +24,9 @@ import (
 // Nightly labels the specs that are too slow for CI. `make nightly` runs them, `make lab-test` does not.
 var Nightly = ginkgo.Label("nightly")
 
+// Host labels the specs with a lab on this machine's kernel, whose clock is real. `make lab-test` runs them on CPUs that are nearly free.
+var Host = ginkgo.Label("host")
+
 // Smoke labels the specs of `make smoke`, which together use every part of hitless.
 var Smoke = ginkgo.Label(smoke)
 

@@ -124,22 +124,25 @@ func TestInterruptEndsTheGuest(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	before := left(t)
 	o := run.Options{Scenario: guest.ToyScenario, LabOptions: site.LabOptions{ControlPlane: "replay"}, Set: map[string]string{"end": "hang"}, Out: t.TempDir(), Program: program}
-	running := make(chan string, 1)
+	running, ended := false, make(chan struct{})
 	go func() {
+		defer close(ended)
 		defer cancel()
-		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // a CPU may be busy
+		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) { // while other tests have the CPUs
 			if seen := left(t); strings.Contains(seen, "qemu") && strings.Contains(seen, "/hitless-vm-") {
-				running <- seen
+				running = true
 				return
 			}
 		}
-		running <- ""
 	}()
-	if _, err := run.Run(ctx, o); !errors.Is(err, context.Canceled) {
-		t.Fatalf("an interrupted run gave %v", err)
+	_, err := run.Run(ctx, o)
+	cancel()
+	<-ended
+	if !running {
+		t.Fatalf("no running guest was found to interrupt; the run gave %v", err)
 	}
-	if <-running == "" {
-		t.Fatal("no running guest was found to interrupt")
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("an interrupted run gave %v", err)
 	}
 	if after := left(t); after != before {
 		t.Errorf("an interrupted run left processes or files: before\n%s\nafter\n%s", before, after)

@@ -61,7 +61,7 @@ var _ = BeforeSuite(func() {
 	for _, kernel := range []string{"host", "vm"} { // bad first, since it takes longer in a VM
 		start(ctx, dir, kernel, bad)
 	}
-	if suites.RunsUnlabeled() {
+	if suites.Selected(suites.Host) {
 		for _, kernel := range []string{"host", "vm"} {
 			start(ctx, dir, kernel, good)
 		}
@@ -82,7 +82,7 @@ func report(kernel, subject string) *analysis.Report {
 }
 
 // The verdict is checked on each kernel, because two invalid runs would agree as well.
-var _ = Describe("the same rollout on the host's kernel and in a VM", func() {
+var _ = Describe("the same rollout on the host's kernel and in a VM", suites.Host, func() {
 	for _, c := range []struct {
 		subject string
 		verdict analysis.Verdict

@@ -100,7 +100,7 @@ func boot(t *testing.T, line func(string)) []string {
 		packed = append(packed, p.File)
 	}
 	outcome, err := vm.Run(context.Background(), vm.Boot{Kernel: kernel, Initrd: packed[0], Files: packed[1], Base: base, Plan: whole, MemoryMB: 2048,
-		Deadline: 10 * time.Minute, Line: func(text string, _ []byte) { line(text) }})
+		Deadline: 30 * time.Minute, Line: func(text string, _ []byte) { line(text) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,14 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
+	if suites.Selected(suites.Host) {
+		onHost = suites.Start(ctx, dir, "dead-on-host-run", run.Options{Scenario: "restart", LabOptions: site.LabOptions{ControlPlane: "replay", Kernel: "host",
+			Nodes: 2, Subject: "exec:" + buildDead(dir)}, Seed: 1, Rate: 10, Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "1", "baseline": "20s",
+			"settle": "5s", "which": "each", "recoverWithin": "5s"}})
+	}
+	if !suites.RunsUnlabeled() && !suites.Selected(suites.Smoke) && !suites.Selected(suites.Nightly) {
+		return
+	}
 	program := build(dir)
 	begin := func(name, scenario string, rate float64, set map[string]string, faults ...string) *suites.Future {
 		return suites.Start(ctx, dir, name+"-run", run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + describe(dir, name, program, faults)}, Seed: 1, Rate: rate, Set: set})
@@ -56,17 +64,14 @@ var _ = BeforeSuite(func() {
 			Set: map[string]string{"trafficPolicy": "Cluster", "baseline": "10s", "settle": "5s", "which": which, "recoverWithin": "5s"}})
 	}
 	dead = dies("dead", site.LabOptions{}, 1, "one")
-	if !suites.RunsUnlabeled() {
-		return
-	}
 	if suites.Selected(suites.Nightly) {
 		for _, seed := range []int64{2, 3} {
 			deadSeeds = append(deadSeeds, dies(fmt.Sprint("dead-", seed), site.LabOptions{}, seed, "each"))
 		}
 	}
-	onHost = suites.Start(ctx, dir, "dead-on-host-run", run.Options{Scenario: "restart", LabOptions: site.LabOptions{ControlPlane: "replay", Kernel: "host",
-		Nodes: 2, Subject: "exec:" + buildDead(dir)}, Seed: 1, Rate: 10, Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "1", "baseline": "20s",
-		"settle": "5s", "which": "each", "recoverWithin": "5s"}})
+	if !suites.RunsUnlabeled() {
+		return
+	}
 	stale = begin("stale", "rollout", 30, map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "2",
 		"rollouts": "1", "shutdownDelay": "3s", "gracePeriod": "5s", "settle": "10s"},
 		"node-2:stale-endpoint", "*:udp-left")
@@ -231,7 +236,7 @@ var _ = Describe("a proxier that is healthy after its restart, and changes nothi
 		}
 	})
 
-	It("fails in namespaces of the host", func() {
+	It("fails in namespaces of the host", suites.Host, func() {
 		_, _, err := onHost.Wait()
 		if refused := new(host.RefusedError); errors.As(err, &refused) {
 			Skip("this machine grants no namespaces: " + refused.Error())
