@@ -35,6 +35,7 @@ type Analysis struct {
 	early    string // why the run ended early; empty for a complete run
 
 	excuses   []*excuse
+	stalls    []record.Guard         // those with a window
 	excused   map[AttemptKey]*excuse // of failed attempts of measured lanes
 	disturbed map[string]bool        // the nodes on which a step of the scenario acted
 }
@@ -149,6 +150,8 @@ func (a *Analysis) index(e record.Event) {
 		a.addMissing(e, body)
 	case record.Excuse:
 		a.addExcuse(e, body)
+	case record.Guard:
+		a.addStall(e, body)
 	}
 }
 

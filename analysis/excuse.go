@@ -16,7 +16,7 @@ import (
 type excuse struct {
 	record.Excuse
 	node, text       string
-	classes          map[record.Class]bool
+	classes          map[record.Class]bool // nil for all
 	dropped, delayed int
 	byClass          map[record.Class]int
 }
@@ -42,6 +42,19 @@ func (a *Analysis) addExcuse(e record.Event, body record.Excuse) {
 		x.classes[c] = true
 	}
 	a.excuses = append(a.excuses, x)
+}
+
+// addStall excuses what failed in the window of a guard, because its attempts prove nothing.
+func (a *Analysis) addStall(e record.Event, g record.Guard) {
+	if g.Until == 0 {
+		return
+	}
+	if !plausible(g.From) || !plausible(g.Until) || g.From >= g.Until {
+		a.damaged("a guard at %v has an impossible window, from %v to %v", e.At, g.From, g.Until)
+		return
+	}
+	a.stalls = append(a.stalls, g)
+	a.excuses = append(a.excuses, &excuse{Excuse: record.Excuse{Path: record.PathAll, From: g.From, Until: g.Until}, text: e.Text, byClass: map[record.Class]int{}})
 }
 
 // excuseAttempts finds the failed attempts that excuses explain by path, time and class. The first excuse that explains an attempt
@@ -103,7 +116,7 @@ func (p pods) otherReady(name, node, service string, at time.Duration) bool {
 func (x *excuse) concerns(a *Analysis, l *Lane) bool {
 	open := l.Protocol == record.ProtocolLong || l.Protocol == record.ProtocolReuse
 	service := a.serviceOf(l)
-	return (open || !x.Open) && (x.Lane == 0 || x.Lane == l.ID) && (service == "" || sameService(x.Service, service))
+	return (open || !x.Open) && (x.Lane == 0 || x.Lane == l.ID) && (service == "" || x.Service == "" || sameService(x.Service, service))
 }
 
 // take excuses failed attempts of a lane that were under way for up to lead when the excuse began, or started in its window.
@@ -116,7 +129,7 @@ func (x *excuse) take(a *Analysis, l *Lane, lead time.Duration) {
 			continue
 		}
 		all += int(r.N)
-		if !r.failed() || !x.classes[r.Class] {
+		if !r.failed() || x.classes != nil && !x.classes[r.Class] {
 			continue
 		}
 		switch x.onPath(a, l, r) {

@@ -50,6 +50,44 @@ func TestAttemptsUnderWayAreExcused(t *testing.T) {
 	}
 }
 
+// A guard with a window takes nothing from a loss at another time, and what failed in its window proves nothing. A run without another
+// loss is invalid, as is one of which too large a part is in windows.
+func TestGuardWithAWindow(t *testing.T) {
+	stall := func(s *recordtest.Lab, length time.Duration) *recordtest.Lab {
+		from := recordtest.Clean().EndAt() - 18*time.Second
+		s.Event(from+length, record.KindGuard, "", "scheduler", "this machine did not run", "fromNs", strconv.Itoa(int(from)), "untilNs", strconv.Itoa(int(from+length)))
+		for i := range s.Attempts {
+			if a := &s.Attempts[i]; a.Lane == 0 && a.Intended > from+length/2 && a.Intended < from+length/2+100*time.Millisecond {
+				*a = recordtest.FailedAttempt(record.Attempt{Seq: a.Seq, Intended: a.Intended, Start: a.Start, Source: a.Source},
+					[]record.Class{record.ConnectTimeout, record.Probe}[a.Seq%2])
+			}
+		}
+		return s
+	}
+	started := func(o recordtest.Rollout) *recordtest.Lab { return o.Start(o.Lab()) }
+	elsewhere := reportOf(t, started(recordtest.Failing()))
+	for name, c := range map[string]struct {
+		lab     *recordtest.Lab
+		want    Verdict
+		dropped int // that are not excused
+	}{
+		"no other loss":  {stall(started(recordtest.Clean()), 3*time.Second), Invalid, 0},
+		"loss elsewhere": {stall(started(recordtest.Failing()), 3*time.Second), Fail, elsewhere.Totals.Dropped},
+		"too long":       {stall(started(recordtest.Failing()), 15*time.Second), Invalid, 0},
+		"impossible":     {stall(started(recordtest.Failing()), -time.Second), Invalid, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := reportOf(t, c.lab)
+			if r.Verdict != c.want {
+				t.Fatalf("%s %q, want %s", r.Verdict, r.Reasons, c.want)
+			}
+			if c.want == Fail && (r.Totals.Dropped-r.ExcusedAttempts() != c.dropped || r.ExcusedAttempts() == 0) {
+				t.Errorf("%d of %d are excused, want all but %d", r.ExcusedAttempts(), r.Totals.Dropped, c.dropped)
+			}
+		})
+	}
+}
+
 // sourceOver is the source of an attempt that went over a node.
 func sourceOver(s *recordtest.Lab, node string) netip.AddrPort {
 	web := s.Services[recordtest.WebAddress]

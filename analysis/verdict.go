@@ -52,10 +52,10 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	verdict := Pass
 	if len(fails) > 0 {
 		verdict = Fail
-	} else if why := slices.Concat(unmeasured, a.vacuous(), a.unrecorded()); len(why) > 0 {
+	} else if why := slices.Concat(unmeasured, a.vacuous(), a.unrecorded(), a.guarded()); len(why) > 0 {
 		return Invalid, append(why, a.gaps()...)
 	}
-	return verdict, slices.Concat([]string{r.Sentence()}, fails, r.ExcuseTexts(), lost.covered(), start.own, skipped, a.gaps())
+	return verdict, slices.Concat([]string{r.Sentence()}, fails, r.ExcuseTexts(), lost.covered(), start.own, skipped, a.gaps(), a.guarded())
 }
 
 // skipped tells which lanes could not be measured, and why. A run that measured none of them is skipped.
@@ -125,22 +125,39 @@ func (a *Analysis) badSteps() []string {
 	return why
 }
 
+// stallShare is the part of a measurement in which guards with a window may trip. Beyond it no part is trusted.
+const stallShare = 0.10
+
+// badGuards tells of the guards that concern the whole run.
 func (a *Analysis) badGuards() []string {
+	var stalled time.Duration
+	for _, g := range a.stalls {
+		stalled += g.Until - g.From
+	}
+	tooLong := float64(stalled) > stallShare*float64(a.End-a.scenarioBegan())
+	return a.guardTexts(func(g record.Guard) bool { return g.Until == 0 || tooLong })
+}
+
+// guarded tells of the guards that concern a part of the run.
+func (a *Analysis) guarded() []string {
+	return a.guardTexts(func(g record.Guard) bool { return g.Until > 0 })
+}
+
+func (a *Analysis) guardTexts(which func(record.Guard) bool) (texts []string) {
 	const most = 20 // a guard that trips each second says nothing new
-	var why []string
 	tripped := 0
 	for _, e := range a.Events {
-		if e.Kind() != record.KindGuard {
+		if g, is := e.Body.(record.Guard); !is || !which(g) {
 			continue
 		}
 		if tripped++; tripped <= most {
-			why = append(why, fmt.Sprintf("a guard of the measurement tripped at %s: %s", units.At(units.Seconds(e.At)), FirstOf(e.Text, e.Object)))
+			texts = append(texts, fmt.Sprintf("a guard of the measurement tripped at %s: %s", units.At(units.Seconds(e.At)), FirstOf(e.Text, e.Object)))
 		}
 	}
 	if tripped > most {
-		why = append(why, fmt.Sprintf("guards of the measurement tripped %s times in all", units.Thousands(tripped)))
+		texts = append(texts, fmt.Sprintf("guards of the measurement tripped %s times in all", units.Thousands(tripped)))
 	}
-	return why
+	return texts
 }
 
 func FirstOf(texts ...string) string {
@@ -167,7 +184,7 @@ func (a *Analysis) badLanes() []string {
 			}
 			continue
 		}
-		why = append(why, l.distrust()...)
+		why = append(why, l.distrust(a.stalls)...)
 		if !l.Control {
 			why = append(why, a.uncovered(l)...)
 		}
@@ -176,7 +193,8 @@ func (a *Analysis) badLanes() []string {
 }
 
 // distrust lists what was wrong with the probe itself: attempts that failed by its own fault, late starts, a low rate.
-func (l *Lane) distrust() []string {
+// Attempts in stalls are excused.
+func (l *Lane) distrust(stalls []record.Guard) []string {
 	var why []string
 	ours := 0
 	var lateness []record.Weighted
@@ -186,7 +204,9 @@ func (l *Lane) distrust() []string {
 	for i := range l.Records {
 		switch r := &l.Records[i]; {
 		case r.Class == record.Probe:
-			ours++
+			if !slices.ContainsFunc(stalls, func(g record.Guard) bool { return r.Intended >= g.From && r.Intended < g.Until }) {
+				ours++
+			}
 		case !r.bucket():
 			lateness = append(lateness, record.Weighted{Value: time.Duration(r.late), N: 1})
 		}

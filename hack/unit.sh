@@ -2,7 +2,8 @@
 # Unit tests. Property tests use a fixed seed here, so that the same tree gives the same result on every machine. `explore` runs only them,
 # longer and with random seeds; a failure prints the seed that repeats it. `make lint` vets; programs without DWARF link twice as fast.
 set -euo pipefail
-test=(go test -p "$(($(nproc) + 1))" -trimpath -vet=off -ldflags=-w) # tests wait for half of their time
+# Compilers leave the CPUs to tests, some of which measure with the real clock.
+test=(go test -p "$(($(nproc) + 1))" -trimpath -vet=off -ldflags=-w -toolexec "nice -n 19") # tests wait for half of their time
 packages=$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./...)
 random=$(awk '/pgregory.net\/rapid/ {print $1}' <<<"$packages")
 others=$(awk '!/pgregory.net\/rapid/ {print $1}' <<<"$packages")

@@ -200,8 +200,12 @@ type MissingRecord struct {
 // Skipped is a lane that the run could not measure: Object is its name, Text the reason.
 type Skipped struct{}
 
-// Guard is a guard of the measurement that tripped: the run is invalid, Text gives the reason.
-type Guard struct{}
+// Guard is a guard of the measurement that tripped; Text gives the reason. Without a window no attempt of the run can be trusted. With one,
+// those that were under way in it prove nothing.
+type Guard struct {
+	From  time.Duration `attr:"fromNs,omitempty"`
+	Until time.Duration `attr:"untilNs,omitempty"` // an attempt that starts then can be trusted; 0 without a window
+}
 
 // Recovery is a result of the check after the disturbance: one more change, which each running proxy must follow. Node is
 // the proxy's. For off, which concerns the whole check, Node is empty.

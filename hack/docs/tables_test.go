@@ -55,15 +55,15 @@ func TestKindTableNeedsComments(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "record"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	before, rest, found := strings.Cut(string(source), "// Guard is a guard")
+	before, rest, found := strings.Cut(string(source), "// Skipped is a lane")
 	_, after, ended := strings.Cut(rest, "\n")
 	if !found || !ended {
-		t.Fatal("record/bodies.go has no comment of Guard")
+		t.Fatal("record/bodies.go has no comment of Skipped")
 	}
 	for name, changed := range map[string]string{
-		"another name":  strings.Replace(string(source), `Kind = "guard"`, `Kind = "sentinel"`, 1),
+		"another name":  strings.Replace(string(source), `Kind = "skipped"`, `Kind = "left-out"`, 1),
 		"no Go":         "package",
-		"a kind is out": strings.Replace(string(source), "func (Guard) Kind() Kind", "func (Guard) Other() Kind", 1),
+		"a kind is out": strings.Replace(string(source), "func (Skipped) Kind() Kind", "func (Skipped) Other() Kind", 1),
 		"no comment":    before + after,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, "record/bodies.go"), []byte(changed), 0o644); err != nil {

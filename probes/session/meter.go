@@ -172,8 +172,7 @@ func (m *Meter) tick() {
 		}
 		s := m.nextSecond()
 		m.guards.Check(s.At)
-		if e, late := checkTick(s.At - last); late {
-			e.At = s.At
+		if e, late := checkTick(last, s.At); late {
 			m.Record.Event(e)
 		}
 		last = s.At
@@ -183,11 +182,12 @@ func (m *Meter) tick() {
 	}
 }
 
-// checkTick returns the event of a guard, and true, if a second took too long.
-func checkTick(second time.Duration) (record.Event, bool) {
-	late := second - time.Second
-	return record.Event{Body: record.Guard{}, Object: "scheduler", Text: fmt.Sprintf("this machine, or this program, did not run for %v: "+
-		"answers may have arrived earlier than they were read", late.Round(time.Millisecond))}, late > maxTickDelay
+// checkTick returns the event of a guard, and true, if a second between two ticks took too long. Attempts that were due meanwhile start
+// soon after it.
+func checkTick(last, now time.Duration) (record.Event, bool) {
+	late := now - last - time.Second
+	return record.Event{At: now, Body: record.Guard{From: last, Until: now + maxTickDelay}, Object: "scheduler", Text: fmt.Sprintf("this machine, or "+
+		"this program, did not run for %v: answers may have arrived earlier than they were read", late.Round(time.Millisecond))}, late > maxTickDelay
 }
 
 // nextSecond returns the counts since the last call.
