@@ -117,7 +117,7 @@ type Totals struct {
 // LaneReport is what one lane saw.
 type LaneReport struct {
 	Name             string         `json:"name"`
-	Role             string         `json:"role"`   // measured, proof (of the detector), RoleFresh or RolePod
+	Role             string         `json:"role"`   // measured, proof (of the detector), RoleFresh, RolePod or RoleUnserved
 	Beside           string         `json:"beside"` // the lane that it is evidence for; empty when it is not for one
 	Client           string         `json:"client"`
 	Target           string         `json:"target"`

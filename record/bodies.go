@@ -28,7 +28,7 @@ type Lane struct {
 	Partial     bool          `attr:"partial,omitempty"`     // the scenario ends the lane before the run is over
 	Connections int           `attr:"connections,omitempty"` // of a tcp-long lane
 	Stall       time.Duration `attr:"stallMs,omitempty"`     // of a tcp-long lane
-	Role        string        `attr:"role,omitempty"`        // RoleFresh or RolePod, of a control lane that does not prove the detector
+	Role        string        `attr:"role,omitempty"`        // RoleFresh, RolePod or RoleUnserved, of a control lane that does not prove the detector
 	Beside      string        `attr:"beside,omitempty"`      // with RoleFresh: name of the lane whose connections it accompanies
 	Pod         string        `attr:"pod,omitempty"`         // with RolePod
 	Worker      string        `attr:"worker,omitempty"`      // of a fleet

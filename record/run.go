@@ -65,6 +65,10 @@ const RoleFresh = "fresh"
 // there too is the pod's loss or the network's.
 const RolePod = "pod"
 
+// RoleUnserved is the role of a control lane to a port that no Service has, at the address of the measured Service. No answer may come; the
+// verdict does not depend on it.
+const RoleUnserved = "unserved"
+
 // RecordThinned says that the record has buckets of attempts where nothing happened, see Thinner.
 const RecordThinned = "thinned"
 

@@ -1,7 +1,9 @@
 package scenarios
 
 import (
+	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/hitless/hitless/record"
@@ -26,6 +28,9 @@ func (p Params) Room(rate float64) float64 {
 	var names []string
 	for range p.Family().Each() {
 		names = append(names, p.laneNames()...)
+	}
+	if unserved.Of(p) > 0 {
+		names = append(names, record.ProtocolNew)
 	}
 	if direct.Of(p) {
 		for range Replicas.Of(p) + 1 { // one comes before another goes
@@ -71,6 +76,22 @@ func (w *World) parameterLanes() []LaneSpec {
 		for _, name := range w.Params.laneNames() {
 			specs = append(specs, w.protocolLane(f, name, w.Rate))
 		}
+	}
+	return specs
+}
+
+// unservedLanes are the lanes to a port that no Service has, one of each family.
+func (w *World) unservedLanes() (specs []LaneSpec) {
+	port := unserved.Of(w.Params)
+	if port == 0 {
+		return nil
+	}
+	for _, f := range w.families() {
+		spec := w.mainLane(f, record.ProtocolDial)
+		address, _, _ := net.SplitHostPort(spec.Target) // it has been parsed
+		spec.Name, spec.Target = f.Named(record.RoleUnserved), net.JoinHostPort(address, strconv.Itoa(port))
+		spec.Control, spec.Role = true, record.RoleUnserved
+		specs = append(specs, spec)
 	}
 	return specs
 }

@@ -62,12 +62,14 @@ var (
 	ClientPlace = newWord("client", Outside, "place of the client: outside; or in the cluster, on the first node (node) or in a pod there (pod)", Outside, OnNode, InPod).needing(ClientPlacement)
 	closing     = newWord("close", "fin", "end of a connection by the client: fin, or rst; conntrack keeps an entry for 120 s after fin and for 10 s after rst", "fin", "rst")
 	direct      = newSwitch("direct", "off", "whether additional lanes go to each ready pod's own address, without load balancer and proxy; a loss that occurs there too is not the proxy's").needing(PodLanes)
-	reuse       = newParameter("reuse", "0s", "time after which a five-tuple is used again; 0s: none is used twice within 130 s", reuseTime)
+	unserved    = newNumber("unserved", "0", "a port without a Service, to which an additional lane connects at the Service's address; an answer there is recorded, and does not count for the verdict; 0: no such lane",
+		0, 65535).needing(ClientPlacement)
+	reuse = newParameter("reuse", "0s", "time after which a five-tuple is used again; 0s: none is used twice within 130 s", reuseTime)
 )
 
 // laneParameters are Lanes and the parameters that come with it.
 func laneParameters() Parameter {
-	return laneParametersOf(closing.Parameter, direct.Parameter, reuse.Parameter, Target.Parameter, ClientPlace.Parameter)
+	return laneParametersOf(closing.Parameter, direct.Parameter, reuse.Parameter, Target.Parameter, ClientPlace.Parameter, unserved.Parameter)
 }
 
 // laneParametersOffNodes are laneParameters without clients and targets on nodes, because nodes come and go.

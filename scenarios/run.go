@@ -141,7 +141,7 @@ func (w *World) startLanes(ctx context.Context, s Scenario) error {
 		specs = s.Lanes(w)
 	}
 	w.run.lanes = map[string]func() error{}
-	for _, spec := range append(specs, w.parameterLanes()...) {
+	for _, spec := range slices.Concat(specs, w.parameterLanes(), w.unservedLanes()) {
 		stop, err := w.Prober.StartLane(ctx, spec)
 		if err != nil {
 			return fmt.Errorf("starting the lane %s: %w", spec.Name, err)

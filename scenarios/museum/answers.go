@@ -2,8 +2,10 @@ package museum
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 )
 
@@ -47,6 +49,24 @@ func (a answering) search(r *Record) Finding {
 		}
 	}
 	return Finding{NotSeen, []string{fmt.Sprintf("lane %s had no answer %s after %q", a.protocol, a.least, first.name)}}
+}
+
+// unservedAnswers searches for answers at a port that no Service has, before any change of endpoints.
+func unservedAnswers(r *Record) Finding {
+	ends := atExits(r)
+	asked := slices.ContainsFunc(r.Report.Controls, func(l analysis.LaneReport) bool { return l.Role == record.RoleUnserved && l.Attempts > 0 })
+	switch {
+	case len(ends) == 0:
+		return cannotTell("the run has no ends of pods")
+	case !asked:
+		return cannotTell("no lane connected to a port without a Service")
+	}
+	for _, a := range r.Answers {
+		if a.Protocol == record.RoleUnserved && a.First < ends[0].begin {
+			return Finding{Seen, []string{fmt.Sprintf("%d connections to a port without a Service were accepted from %.1f s to %.1f s", a.Count, a.First.Seconds(), a.Last.Seconds())}}
+		}
+	}
+	return Finding{NotSeen, []string{"no connection to a port without a Service was accepted"}}
 }
 
 // unreadyAnswers searches for a pod that answers new connections while it is unready, later than effectWithin after the change.

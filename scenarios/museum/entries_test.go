@@ -109,6 +109,14 @@ func specimens(t *testing.T) []specimen {
 	hijacked := at("k8s-75290", "object apply")
 	addressed := at("k8s-114815", "node address")
 	external := at("k8s-121909", "object patch")
+	powered := at("k8s-91236", "node off")
+	emptied := at("k8s-103857", "proxy flush node-2")
+	rolled := at("k8s-112604", "workload rollout")
+	internal := at("k8s-106497", "object patch")
+	firewalled := at("k8s-97824", "node run node-2")
+	old := at("k8s-110208", "object apply")
+	forwards := at("k8s-68194", "node run node-1 iptables -P")
+	shared := at("k8s-129982", "object apply EndpointSlice")
 	retargeted := at("k8s-130542", "object patch")
 	both := []string{"node-1", "node-2"}
 	policySteps := func(s *fakeRun) {
@@ -155,6 +163,33 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-71514", setUp: exits(25_000), bug: losesFlow(25_000), good: steadyFlow},
 		{id: "k8s-65387", bug: func(s *fakeRun, shift int) { lose(s, localNode+200+shift, whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-121909", bug: func(s *fakeRun, shift int) { lose(s, external+200+shift, whole, record.Rejected, "node-1") }},
+		{id: "k8s-72236", setUp: exits(10_500), bug: func(s *fakeRun, shift int) { s.unserved = ms(1_100 + shift) },
+			good: func(s *fakeRun) { s.unserved = ms(10 * whole) }},
+		{id: "k8s-132456", bug: func(s *fakeRun, shift int) { lose(s, patched+200+shift, 10*whole, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-106497", bug: func(s *fakeRun, shift int) { lose(s, internal+200+shift, 10*whole, record.Rejected, "node-2") }},
+		{id: "k8s-97824", bug: func(s *fakeRun, shift int) {
+			lose(s, firewalled+20_000+shift, 10*whole, record.ConnectTimeout, both...)
+		}},
+		{id: "k8s-110208", bug: func(s *fakeRun, shift int) { lose(s, old+200+shift, 10*whole, record.ConnectTimeout, both...) }},
+		{id: "k8s-68194", bug: func(s *fakeRun, shift int) { lose(s, forwards+200+shift, 10*whole, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-91236", bug: losesFlow(powered + 100), good: func(s *fakeRun) {
+			s.flow = func(now time.Duration) string {
+				if now > ms(powered+100) && now < ms(powered+30_000) {
+					return ""
+				}
+				return "web-1"
+			}
+		}},
+		{id: "k8s-103857", bug: losesFlow(emptied + 200), good: steadyFlow},
+		{id: "k8s-112604", setUp: exits(rolled+20_000, rolled+30_000), bug: losesFlow(rolled + 30_000), good: steadyFlow},
+		{id: "k8s-129982", bug: func(s *fakeRun, shift int) {
+			s.flow = func(now time.Duration) string {
+				if now > ms(shared+27_500+3*shift) {
+					return "web-2"
+				}
+				return "web-1"
+			}
+		}, good: steadyFlow},
 		{id: "k8s-122614", bug: func(s *fakeRun, shift int) {
 			if shift > 0 {
 				answersUntil(ranges + shift)(s)

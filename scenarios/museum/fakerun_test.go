@@ -25,6 +25,7 @@ type fakeRun struct {
 	longClass  record.Class     // of those attempts; reply-timeout when 0
 	otherPod   [2]time.Duration // from when until when web-2 answers new connections in the place of web-1
 	freshUntil time.Duration    // end of the answers of lane udp-fresh; 0 without that lane
+	unserved   time.Duration    // begin of the answers of a lane to a port without a Service; 0 without that lane
 	// flow returns the pod that answers the UDP flow at a time, empty for none; nil without a UDP flow.
 	flow func(at time.Duration) string
 	// flowClass returns the class of an unanswered datagram; nil means reply-timeout.
@@ -95,6 +96,10 @@ func (s *fakeRun) record(t *testing.T) *Record {
 		s.event(time.Second, "", "udp-fresh", record.Lane{ID: 4, Name: "udp-fresh", Service: "web", Target: webAddress.String(), Protocol: "udp-fresh",
 			Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second})
 	}
+	if s.unserved > 0 {
+		s.event(time.Second, "", "unserved", record.Lane{ID: 5, Name: "unserved", Service: "web", Target: "10.96.0.1:10256", Protocol: record.ProtocolDial,
+			Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second, Control: true, Role: record.RoleUnserved, Node: "node-1"})
+	}
 	s.balance(500*time.Millisecond, "canary", canaryAddress, "node-9")
 	if !s.noProof {
 		from, to := 3*time.Second, 3100*time.Millisecond
@@ -152,6 +157,14 @@ func (s *fakeRun) write(t *testing.T) *Record {
 			a.Class, a.Connect, a.Backend = record.OK, 0, "web-1"
 			if at >= s.freshUntil {
 				a.Class, a.Backend = record.ReplyTimeout, ""
+			}
+			w.Attempt(a)
+		}
+		if s.unserved > 0 {
+			a := s.attempt(5, uint64(seq), at, webAddress)
+			a.Class, a.Backend = record.OK, ""
+			if at < s.unserved {
+				a.Class, a.Connect = record.Refused, 0
 			}
 			w.Attempt(a)
 		}

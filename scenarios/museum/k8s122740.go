@@ -22,21 +22,27 @@ func k8s122740() Entry {
 		// With 30 pods, a flow that gets a new pod gets the same pod again in one of 30 cases.
 		Set: map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "30", "antiAffinity": "off",
 			"which": "each", "change": "off", "signal": "TERM"},
-		Signature: flowMoves,
+		Signature: moves{occasions: atSteps("restart the proxy of "), name: "restarts of a proxy"}.search,
 	}
 }
 
-// flowMoves searches for a UDP flow whose pod changes when the proxy of its node restarts.
-func flowMoves(r *Record) Finding {
-	steps := r.steps("restart the proxy of ")
+// moves is a bug that gives a UDP flow to another pod although its own is ready. Its method search is a Signature.
+type moves struct {
+	occasions func(r *Record) []step // at which the flow can move
+	name      string                 // what the occasions are, in the plural
+}
+
+// search looks for a flow whose pod changes at an occasion.
+func (m moves) search(r *Record) Finding {
+	steps := m.occasions(r)
 	if len(steps) == 0 {
-		return cannotTell("no proxy was restarted")
+		return cannotTell("the run has no %s", m.name)
 	}
 	var seen []string
 	for _, s := range steps {
 		for _, m := range r.Moves {
 			if m.At >= s.begin && m.At <= s.end+effectWithin && !r.disturbed(m.From, m.At) {
-				seen = append(seen, fmt.Sprintf("the UDP flow moved from %s to %s at %.1f s, during step %q, although %s was ready",
+				seen = append(seen, fmt.Sprintf("the UDP flow moved from %s to %s at %.1f s, at step %q, although %s was ready",
 					m.From, m.To, m.At.Seconds(), s.name, m.From))
 			}
 		}
@@ -45,11 +51,11 @@ func flowMoves(r *Record) Finding {
 	case len(seen) > 0:
 		return Finding{Seen, seen}
 	case !r.answered(record.ProtocolSticky, "", 0, steps[0].begin):
-		return cannotTell("no UDP flow was answered before a proxy was restarted")
+		return cannotTell("no UDP flow was answered before the %s", m.name)
 	case !r.answered(record.ProtocolSticky, "", steps[len(steps)-1].end, r.phase("end")):
-		return cannotTell("no UDP flow was answered after the proxies were restarted")
+		return cannotTell("no UDP flow was answered after the %s", m.name)
 	}
-	return Finding{NotSeen, []string{fmt.Sprintf("the UDP flow kept its pod while %d proxies were restarted", len(steps))}}
+	return Finding{NotSeen, []string{fmt.Sprintf("the UDP flow kept its pod at %d %s", len(steps), m.name)}}
 }
 
 // disturbed reports whether a pod had another state than ready in the scenario, until a time.

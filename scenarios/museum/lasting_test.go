@@ -149,14 +149,14 @@ func TestK8s122740(t *testing.T) {
 	})
 	checkAnswers(t, k8s122740(), map[string]testCase{
 		"the bug":                     {run(moves(22_500)), Seen, "from web-1 to web-2 at 22.5 s"},
-		"at the second restart":       {run(moves(33_000)), Seen, `during step "restart the proxy of node-2"`},
-		"same pod":                    {run(samePod), NotSeen, "kept its pod while 2 proxies"},
+		"at the second restart":       {run(moves(33_000)), Seen, `at step "restart the proxy of node-2"`},
+		"same pod":                    {run(samePod), NotSeen, "kept its pod at 2 restarts of a proxy"},
 		"moved before":                {run(moves(15_000)), NotSeen, ""},
 		"moved long after":            {run(moves(60_000)), NotSeen, ""},
 		"its pod terminates":          {terminating, NotSeen, ""},
-		"no answer after the restart": {silent, CannotTell, "after the proxies were restarted"},
-		"never answered":              {run(nil), CannotTell, "before a proxy was restarted"},
-		"no proxy restarted":          {without(run(samePod), record.KindStep), CannotTell, "no proxy was restarted"},
+		"no answer after the restart": {silent, CannotTell, "after the restarts of a proxy"},
+		"never answered":              {run(nil), CannotTell, "before the restarts of a proxy"},
+		"no proxy restarted":          {without(run(samePod), record.KindStep), CannotTell, "no restarts of a proxy"},
 		"few pods":                    {with(run(samePod), "replicas", "2"), CannotTell, "needs replicas=30"},
 	})
 }

@@ -14,6 +14,8 @@ func policies() []Entry {
 	toLocal := map[string]string{"changes": "externalTrafficPolicy", "trafficPolicy": "Cluster", "replicas": "3", "between": "30s", "lanes": "tcp-new"}
 	toLocalByNodePort := maps.Clone(toLocal)
 	toLocalByNodePort["target"] = "nodePort"
+	patched := atSteps("object patch Service/default/web")
+	const policyChanges = "changes of externalTrafficPolicy"
 	const look = "Connections time out between the two steps, on paths over every node, although each node has a ready pod."
 	return []Entry{
 		{
@@ -36,7 +38,7 @@ func policies() []Entry {
 			Modes: []string{ipvs},
 			Look:  "From the change of externalTrafficPolicy on the client's connections are refused, although a pod on another node is ready.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.23.17/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.24.17/ipvs"},
-			Signature: pattern{occasions: atSteps("object patch Service/default/web"), name: "changes of externalTrafficPolicy", protocol: record.ProtocolNew,
+			Signature: pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew,
 				classes: refusing, least: minLasting, toEnd: true}.search,
 		}),
 		withTimeline(Entry{
@@ -45,16 +47,49 @@ func policies() []Entry {
 			Modes: []string{iptables},
 			Look:  "From the change of externalTrafficPolicy on the node's own connections are lost, although a pod on another node is ready.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.14.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.15.12/iptables"},
-			Signature: pattern{occasions: atSteps("object patch Service/default/web"), name: "changes of externalTrafficPolicy", protocol: record.ProtocolNew,
+			Signature: pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew,
 				least: 45 * time.Second, toEnd: true}.search,
 		}),
 		withTimeline(Entry{
-			ID: "k8s-121909", Title: "a client in the cluster is refused at an external IP when its node has no pod",
-			Issue: upstream + "/issues/121909", Affected: "kube-proxy v1.25 and later in mode iptables; seen up to v1.37.1", Fixed: notFixed, Modes: []string{iptables},
-			Look: "From the change of externalTrafficPolicy on the client's connections are refused, although a pod on another node is ready.",
-			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.24.17/iptables"},
-			Signature: pattern{occasions: atSteps("object patch Service/default/web"), name: "changes of externalTrafficPolicy", protocol: record.ProtocolNew,
+			ID: "k8s-121909", Title: "an external IP of a Service with externalTrafficPolicy: Local is refused, although the node has a pod",
+			Issue: upstream + "/issues/121909", Fix: upstream + "/pull/121919", Affected: "kube-proxy v1.26 to v1.29.0 in mode ipvs", Fixed: "v1.28.6, v1.29.1 (#121919)",
+			Modes: []string{ipvs},
+			Look:  "From the change of externalTrafficPolicy on connections to the external IP are refused, although the node has a ready pod.",
+			Bad:   Specimen{Subject: "kube-proxy@v1.29.0/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.29.15/ipvs"},
+			Signature: pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew, least: 45 * time.Second, toEnd: true}.search,
+		}),
+		withTimeline(Entry{
+			ID: "k8s-132456", Title: "in mode nftables a client in the cluster is dropped at the load balancer's address when its node has no pod",
+			Issue: upstream + "/pull/132456", Fix: upstream + "/pull/132456", Affected: "kube-proxy up to v1.33.4 in mode nftables", Fixed: "v1.33.5, v1.34.0 (#132456)",
+			Modes: []string{nftables},
+			Look:  "From the change of externalTrafficPolicy on the client's connections time out, although a pod on another node is ready.",
+			Bad:   Specimen{Subject: "kube-proxy@v1.32.11/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.33.6/nftables"},
+			Signature: pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew, least: 45 * time.Second, toEnd: true}.search,
+		}),
+		withTimeline(Entry{
+			ID: "k8s-106497", Title: "internalTrafficPolicy: Local also stops traffic from outside the cluster on nodes without a pod",
+			Issue: upstream + "/pull/106497", Fix: upstream + "/pull/106497", Affected: "kube-proxy v1.22 and v1.23 in mode iptables", Fixed: "v1.24.0 (#106497)",
+			Modes: []string{iptables},
+			Look:  "From the change of internalTrafficPolicy on the path over the node without a pod loses connections. Traffic of load balancers is not internal.",
+			Bad:   Specimen{Subject: "kube-proxy@v1.23.17/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.24.17/iptables"},
+			Signature: pattern{occasions: patched, name: "changes of internalTrafficPolicy", protocol: record.ProtocolNew, least: minLasting, toEnd: true}.search,
+		}),
+		withTimeline(Entry{
+			ID: "k8s-97824", Title: "behind a firewall for node ports no health check of a Service with externalTrafficPolicy: Local is answered",
+			Issue: upstream + "/issues/97225", Fix: upstream + "/pull/97824", Affected: "kube-proxy up to v1.20 in mode iptables", Fixed: "v1.21.0 (#97824)",
+			Modes: []string{iptables},
+			Look:  "The load balancer removes all nodes, and no connection is answered from then on. The proxy must accept connections to the Service's health check node port.",
+			Bad:   Specimen{Subject: "kube-proxy@v1.20.15/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.21.14/iptables"},
+			Signature: pattern{occasions: atSteps("node run node-2 iptables"), name: "firewalls", protocol: record.ProtocolNew, within: 25 * time.Second,
 				least: 45 * time.Second, toEnd: true}.search,
+		}),
+		withTimeline(Entry{
+			ID: "k8s-110208", Title: "pods whose node is in the field deprecatedTopology are not local to any node",
+			Issue: upstream + "/issues/110208", Fix: upstream + "/pull/110245", Affected: "kube-proxy v1.22.0 to v1.22.10", Fixed: "v1.22.11 (#110245)",
+			Look: "All nodes lose connections of a Service with externalTrafficPolicy: Local from the new EndpointSlice on.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.22.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.22.17/iptables"},
+			Signature: pattern{occasions: atSteps("object apply EndpointSlice/default/web-1"), name: "EndpointSlices without nodeName", protocol: record.ProtocolNew,
+				least: 45 * time.Second, toEnd: true, pause: 5 * time.Second}.search,
 		}),
 		withTimeline(Entry{
 			ID: "k8s-122614", Title: "a change of loadBalancerSourceRanges has no effect: a client that is not allowed is served",
@@ -81,6 +116,15 @@ func policies() []Entry {
 			Scenario: "drain", Set: map[string]string{"what": "drain", "trafficPolicy": "Local", "lanes": "tcp-new"},
 			Signature: pattern{occasions: atSteps("evict the pods of "), name: "evictions", protocol: record.ProtocolNew, onNode: true,
 				least: 5 * time.Second}.search,
+		},
+		{
+			ID: "k8s-72236", Title: "programs of a node answer at the addresses of Services",
+			Issue: upstream + "/issues/72236", Fix: upstream + "/pull/108460", Affected: "kube-proxy up to v1.25 in mode ipvs", Fixed: "v1.26.0 (#108460)",
+			Modes: []string{ipvs},
+			Look:  "Lane unserved connects to the cluster IP at the port of kube-proxy's own health check, which no Service has, and is answered.",
+			Bad:   Specimen{Subject: "kube-proxy@v1.25.16/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.26.0/ipvs"},
+			Scenario: "rollout", Set: map[string]string{"client": "pod", "target": "clusterIP", "trafficPolicy": "Cluster", "unserved": "10256"},
+			Signature: unservedAnswers,
 		},
 		k8s85643(),
 	}

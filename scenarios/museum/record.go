@@ -1,6 +1,7 @@
 package museum
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -12,15 +13,15 @@ import (
 type Record struct {
 	Report  *analysis.Report
 	Events  []record.Event // sorted by time
-	Answers []Answers      // of the measured lanes, sorted by lane and time
+	Answers []Answers      // of the measured lanes and those to a port without a Service, sorted by lane and time
 	Moves   []Move         // of the flow of a udp-sticky lane
 }
 
 // Answers are consecutive answered attempts of one lane, on one path, by one pod.
 type Answers struct {
-	Protocol    string // of the lane
-	Node        string // path
-	Pod         string
+	Protocol    string        // of the lane; record.RoleUnserved of a lane with that role
+	Node        string        // path
+	Pod         string        // empty where that is not known
 	First, Last time.Duration // when the first and the last of these attempts started
 	Count       int
 }
@@ -39,7 +40,7 @@ func Open(h *record.History) (*Record, error) {
 	}
 	r := &Record{Report: a.Report(), Events: a.Events}
 	for _, l := range a.Lanes {
-		if !l.Control {
+		if !l.Control || l.Role == record.RoleUnserved {
 			r.readLane(a, l)
 		}
 	}
@@ -49,14 +50,15 @@ func Open(h *record.History) (*Record, error) {
 // readLane adds the Answers and Moves of a lane's attempts.
 func (r *Record) readLane(a *analysis.Analysis, l *analysis.Lane) {
 	last := map[Answers]int{} // index of the newest entry of a path and pod
+	protocol := cmp.Or(l.Role, l.Protocol)
 	pod := ""
 	for i := range l.Records {
 		s := &l.Records[i]
-		if s.Class != record.OK || s.Backend == 0 {
+		if s.Class != record.OK || s.Backend == 0 && l.Protocol != record.ProtocolDial {
 			continue
 		}
 		at, by := s.Start(), a.Backends[s.Backend].Name
-		r.addAnswer(last, Answers{Protocol: l.Protocol, Node: a.Nodes[s.Node], Pod: by}, at, int(s.N))
+		r.addAnswer(last, Answers{Protocol: protocol, Node: a.Nodes[s.Node], Pod: by}, at, int(s.N))
 		if l.Protocol == record.ProtocolSticky && pod != "" && by != pod {
 			r.Moves = append(r.Moves, Move{at, pod, by})
 		}

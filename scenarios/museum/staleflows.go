@@ -82,6 +82,34 @@ func staleFlows() []Entry {
 			Signature: answering{occasions: atSteps("object patch Service/default/web"), name: "changes of the target port", protocol: record.ProtocolSticky,
 				least: 30 * time.Second, silent: record.ProtocolFresh}.search,
 		}),
+		withTimeline(Entry{
+			ID: "k8s-91236", Title: "a UDP flow to a NodePort stays lost after its node has booted",
+			Issue: upstream + "/issues/91236", Fix: upstream + "/pull/98305", Affected: "kube-proxy up to v1.20.4 in mode iptables", Fixed: "v1.20.5 (#98305)",
+			Modes: []string{iptables}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.20.4/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.20.15/iptables"},
+			Signature: pattern{occasions: atSteps("node off node-1"), name: "nodes without power", protocol: record.ProtocolSticky, least: 20*time.Second + minLasting, toEnd: true,
+				served: record.ProtocolNew}.search,
+		}),
+		withTimeline(Entry{
+			ID: "k8s-103857", Title: "a UDP flow to the load balancer's address stays lost after its proxy has started without rules",
+			Issue: upstream + "/issues/103857", Fix: upstream + "/pull/104009", Affected: "kube-proxy up to v1.20.10, v1.21.4 and v1.22.0 in mode iptables", Fixed: "v1.20.11, v1.21.5, v1.22.1 (#104009)",
+			Modes: []string{iptables}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.20.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.20.15/iptables"},
+			Signature: lost(atSteps("proxy flush"), "flushes"),
+		}),
+		withTimeline(Entry{
+			ID: "k8s-129982", Title: "a UDP flow moves to other pods at each change of another Service with the same external IP",
+			Issue: upstream + "/issues/129982", Fix: upstream + "/pull/130484", Affected: "kube-proxy v1.32.0 to v1.32.2 in modes iptables and nftables", Fixed: "v1.32.3 (#130484)",
+			Modes: []string{iptables, nftables}, Look: "Another pod begins to answer lane udp-sticky when the endpoints of the other Service change. Nothing is lost.",
+			Bad: Specimen{Subject: "kube-proxy@v1.32.2/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.32.10/iptables"},
+			Signature: moves{occasions: atSteps("object apply EndpointSlice/default/other-1"), name: "changes of the other Service"}.search,
+		}),
+		withTimeline(Entry{
+			ID: "k8s-112604", Title: "a UDP flow stays with a pod that ended while a sync failed",
+			Issue: upstream + "/issues/112604", Affected: "kube-proxy in mode iptables; seen up to v1.37.1", Fixed: notFixed, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.37.1/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
+			Signature: lost(atExits, "ends of pods"),
+		}),
 		k8s122740(), k8s139628(),
 	}
 }

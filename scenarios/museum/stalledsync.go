@@ -68,6 +68,15 @@ func stalledSyncs() []Entry {
 			Signature: pattern{occasions: atSteps("node address node-1"), name: "addresses of a node", protocol: record.ProtocolNew, onNode: true,
 				within: 35 * time.Second, least: 30 * time.Second, toEnd: true}.search,
 		}),
+		withTimeline(Entry{
+			ID: "k8s-68194", Title: "in mode ipvs the rules that accept forwarded packets are never written",
+			Issue: upstream + "/issues/68194", Fix: upstream + "/pull/68786", Affected: "kube-proxy up to v1.11.9 in mode ipvs", Fixed: "v1.11.10, v1.12.0 (#68786)",
+			Modes: []string{ipvs},
+			Look:  "The path over the node whose firewall drops forwarded packets loses all connections to the end of the run.",
+			Bad:   Specimen{Subject: "kube-proxy@v1.11.2/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.11.10/ipvs"},
+			Signature: pattern{occasions: atSteps("node run node-1 iptables -P FORWARD DROP"), name: "firewalls that drop", protocol: record.ProtocolNew, onNode: true,
+				least: 45 * time.Second, toEnd: true}.search,
+		}),
 		k8s71071(),
 	}
 }
