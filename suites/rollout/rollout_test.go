@@ -58,6 +58,10 @@ var _ = BeforeSuite(func() {
 	Expect(hog.Start()).To(Succeed())
 	DeferCleanup(func() { _ = hog.Process.Kill(); _ = hog.Wait() })
 	repeated = suites.Start(ctx, dir, "repeated", options(1, "on"))
+	go func() {
+		_, _, _ = repeated.Wait() // the spec reports its error
+		_ = hog.Process.Kill()
+	}()
 })
 
 func finished(f *suites.Future) (*run.Result, *record.History) {
