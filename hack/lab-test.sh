@@ -15,14 +15,6 @@ specs() {
   chrt --idle --pid 0 $BASHPID
   "${test[@]}" -p 3 -tags lab "${suites[@]/#/./suites/}" -ginkgo.label-filter='!nightly && !host' # packages stand before flags of their programs
 }
-# onHost runs the specs whose labs are on this machine's kernel. Their own locks let them start beside the VMs of suites.
-onHost() {
-  local locks status=0
-  locks=$(mktemp -d)
-  TMPDIR=$locks nice -n 19 "${test[@]}" -tags lab ./suites/kernels ./suites/selfcheck -ginkgo.label-filter='host && !nightly' || status=$?
-  rm -r "$locks"
-  return "$status"
-}
 # on runs the lab tests of a package whose names match a pattern; `make unit` has run its other tests.
 on() { # package, pattern, then options of grep
   local tests
@@ -41,7 +33,7 @@ trap 'if kill -0 -- -"$running" 2>/dev/null; then kill -- -"$running"; fi' EXIT 
 on lab/host .
 on internal/clusterwatch .
 on internal/run '^TestLive'
-onHost
+nice -n 19 "${test[@]}" -tags lab ./suites/kernels ./suites/selfcheck -ginkgo.label-filter='host && !nightly' # labs on this machine's kernel
 on internal/run '^TestLive' -v
 (cd deploy/image && "${test[@]}" -tags lab .)
 (cd deploy/foreign && "${test[@]}" .)

@@ -23,7 +23,8 @@ type HostCPU struct {
 }
 
 // AcquireCPU reserves the first free CPU of this process's affinity mask, and waits while other runs hold all of
-// them. line, which may be nil, gets a message when it waits.
+// them. line, which may be nil, gets a message when it waits. Runs that were started as SCHED_IDLE leave the CPU to
+// others, and reserve CPUs only among themselves.
 //
 // QEMU's threads must share one CPU: otherwise the main loop may advance the virtual clock before the CPU thread has
 // accounted for its last instructions, and runs differ by microseconds.
@@ -32,8 +33,12 @@ func AcquireCPU(ctx context.Context, line func(string)) (*HostCPU, error) {
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return nil, fmt.Errorf("reading the CPU affinity of this process: %w", err)
 	}
+	locks := "hitless-cpu-%d.lock"
+	if isIdle() {
+		locks = "hitless-idle-cpu-%d.lock"
+	}
 	for reported := false; ; reported = true {
-		cpu, err := lockFreeCPU(allowed)
+		cpu, err := lockFreeCPU(allowed, locks)
 		if cpu != nil || err != nil {
 			return cpu, err
 		}
@@ -48,12 +53,18 @@ func AcquireCPU(ctx context.Context, line func(string)) (*HostCPU, error) {
 	}
 }
 
-func lockFreeCPU(allowed unix.CPUSet) (*HostCPU, error) {
+// isIdle reports whether this process was started as SCHED_IDLE (sched(7)).
+func isIdle() bool {
+	own, err := unix.SchedGetAttr(0, 0)
+	return err == nil && own.Policy == unix.SCHED_IDLE
+}
+
+func lockFreeCPU(allowed unix.CPUSet, locks string) (*HostCPU, error) {
 	for n := range 1024 {
 		if !allowed.IsSet(n) {
 			continue
 		}
-		name := filepath.Join(os.TempDir(), fmt.Sprintf("hitless-cpu-%d.lock", n))
+		name := filepath.Join(os.TempDir(), fmt.Sprintf(locks, n))
 		lock, err := cache.TryLock(name)
 		if err != nil {
 			return nil, fmt.Errorf("reserving a CPU for the guest: %w", err)
@@ -95,7 +106,7 @@ func orderThreads(pid int) {
 	policy, nice := uint32(unix.SCHED_BATCH), int32(-10)
 	switch own, err := unix.SchedGetAttr(0, 0); {
 	case err != nil:
-	case own.Policy == unix.SCHED_IDLE:
+	case isIdle():
 		policy, nice = unix.SCHED_IDLE, 0
 	case own.Nice > 0:
 		nice = own.Nice
