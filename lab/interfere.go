@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,6 +62,15 @@ func (l *Lab) changeAddress(name, prefix string, change func(netlink.Link, *netl
 		}
 		return nil
 	})
+}
+
+// AnswersARP returns the nodes that answer an ARP request of the load balancer for an IPv4 address, sorted by name.
+func (l *Lab) AnswersARP(ctx context.Context, address string) ([]string, error) {
+	addr, err := netip.ParseAddr(address)
+	if err != nil {
+		return nil, err
+	}
+	return l.Net.AnswersARP(ctx, addr)
 }
 
 // SetSysctl sets a setting of the network of a node. The thread that writes it decides which network namespace that is.

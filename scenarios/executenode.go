@@ -1,10 +1,12 @@
 package scenarios
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -34,6 +36,25 @@ func (w executor) SetSysctl(_ context.Context, s timeline.Step) error {
 	name, value := s.Get("name"), s.Get("value")
 	return w.onNode(s, fmt.Sprintf("%s of %s became %s", name, s.Object, value), func(nodes Commands) error { return nodes.SetSysctl(s.Object, name, value) })
 }
+
+// AskARP records which nodes answer an ARP request of the load balancer.
+func (w executor) AskARP(ctx context.Context, s timeline.Step) error {
+	nodes, err := part[Commands](w.Site, NodeCommands)
+	if err != nil {
+		return err
+	}
+	answer, err := nodes.AnswersARP(ctx, s.Object)
+	if err != nil {
+		return err
+	}
+	got := cmp.Or(strings.Join(answer, " "), "no node")
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: s.Object, Text: fmt.Sprintf("%s answered an ARP request for %s", got, s.Object),
+		Body: record.Check{Client: "load balancer", Target: ARPTarget + s.Object, Got: got}})
+	return nil
+}
+
+// ARPTarget begins the target of a check of `ask arp`. Its result are the names of nodes.
+const ARPTarget = "arp "
 
 // onNode changes a node past its proxy, and records that with the time before the change.
 func (w executor) onNode(s timeline.Step, what string, change func(nodes Commands) error) error {

@@ -160,6 +160,8 @@ type Commands interface {
 	// AddAddress adds an address, such as 192.0.2.1/32, to the loopback device of a node. RemoveAddress removes it.
 	AddAddress(node, prefix string) error
 	RemoveAddress(node, prefix string) error
+	// AnswersARP returns the nodes that answer an ARP request of the load balancer for an IPv4 address, sorted by name.
+	AnswersARP(ctx context.Context, address string) (nodes []string, err error)
 	// SetSysctl sets a setting of the network of a node, such as net.ipv4.ip_forward.
 	SetSysctl(node, name, value string) error
 }

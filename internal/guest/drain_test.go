@@ -26,6 +26,9 @@ func (p *powered) Command(context.Context, string, ...string) (string, error) { 
 
 func (p *powered) AddAddress(node, prefix string) error    { return p.did("add", node, prefix) }
 func (p *powered) RemoveAddress(node, prefix string) error { return p.did("remove", node, prefix) }
+func (p *powered) AnswersARP(_ context.Context, address string) ([]string, error) {
+	return nil, p.did("arp", address)
+}
 func (p *powered) SetSysctl(node, name, value string) error {
 	return p.did("set", node, name, value)
 }

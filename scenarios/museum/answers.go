@@ -3,10 +3,12 @@ package museum
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // answering is a bug that gives answers where none may come. Its method search is a Signature.
@@ -67,6 +69,22 @@ func unservedAnswers(r *Record) Finding {
 		}
 	}
 	return Finding{NotSeen, []string{"no connection to a port without a Service was accepted"}}
+}
+
+// answersOfNodes searches for an ARP request that more than one node answers.
+func answersOfNodes(r *Record) Finding {
+	asked := r.steps("ask arp ")
+	if len(asked) == 0 {
+		return cannotTell("no ARP request was sent")
+	}
+	for _, e := range r.Events {
+		c, is := e.Body.(record.Check)
+		during := slices.ContainsFunc(asked, func(s step) bool { return e.At >= s.begin && e.At <= s.end })
+		if is && during && strings.HasPrefix(c.Target, scenarios.ARPTarget) && len(strings.Fields(c.Got)) > 1 && c.Got != "no node" {
+			return Finding{Seen, []string{fmt.Sprintf("%s answered an ARP request for %s at %.1f s", c.Got, e.Object, e.At.Seconds())}}
+		}
+	}
+	return Finding{NotSeen, []string{fmt.Sprintf("at most one node answered each of %d ARP requests", len(asked))}}
 }
 
 // unreadyAnswers searches for a pod that answers new connections while it is unready, later than effectWithin after the change.

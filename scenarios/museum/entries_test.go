@@ -91,6 +91,10 @@ func answersUntil(at int) func(s *fakeRun) {
 	return func(s *fakeRun) { lose(s, at, 10*whole, record.ConnectTimeout, "node-1", "node-2") }
 }
 
+func answerARP(s *fakeRun, at int, nodes string) {
+	s.event(ms(at), "", "203.0.113.10", record.Check{Client: "load balancer", Target: "arp 203.0.113.10", Got: nodes})
+}
+
 func specimens(t *testing.T) []specimen {
 	at := func(id, prefix string) int {
 		e, err := Find(id)
@@ -109,6 +113,7 @@ func specimens(t *testing.T) []specimen {
 	hijacked := at("k8s-75290", "object apply")
 	addressed := at("k8s-114815", "node address")
 	external := at("k8s-121909", "object patch")
+	asked := at("k8s-59976", "ask arp")
 	powered := at("k8s-91236", "node off")
 	emptied := at("k8s-103857", "proxy flush node-2")
 	rolled := at("k8s-112604", "workload rollout")
@@ -165,6 +170,7 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-121909", bug: func(s *fakeRun, shift int) { lose(s, external+200+shift, whole, record.Rejected, "node-1") }},
 		{id: "k8s-72236", setUp: exits(10_500), bug: func(s *fakeRun, shift int) { s.unserved = ms(1_100 + shift) },
 			good: func(s *fakeRun) { s.unserved = ms(10 * whole) }},
+		{id: "k8s-59976", bug: func(s *fakeRun, shift int) { answerARP(s, asked+50+shift, "node-1 node-2") }, good: func(s *fakeRun) { answerARP(s, asked+50, "no node") }},
 		{id: "k8s-132456", bug: func(s *fakeRun, shift int) { lose(s, patched+200+shift, 10*whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-106497", bug: func(s *fakeRun, shift int) { lose(s, internal+200+shift, 10*whole, record.Rejected, "node-2") }},
 		{id: "k8s-97824", bug: func(s *fakeRun, shift int) {

@@ -133,6 +133,7 @@ var (
 	oneNode     = object{node: true, check: func(c *checker, s Step) error { return c.node(s.Object) }} // node-1
 	nodeOrAll   = object{node: true, check: (*checker).nodeOrAll}                                       // node-1, or all
 	allNodes    = object{check: func(_ *checker, s Step) error { return values.Word(All).Check(s.Object) }}
+	oneAddress  = object{check: func(_ *checker, s Step) error { return values.Type[string](values.AddressV4).Check(s.Object) }}
 	oneLane     = object{check: func(_ *checker, s Step) error { return values.Word(Protocols()...).Check(s.Object) }}
 	oneWorkload = object{check: func(c *checker, s Step) error { return c.workload(s.Object) }} // web, or one of `workload deploy`
 	newWorkload = object{check: func(c *checker, s Step) error { return c.create(c.workloads, s.Object) }}

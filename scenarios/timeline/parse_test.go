@@ -99,6 +99,7 @@ func TestErrorsHaveTheLine(t *testing.T) {
 		"api lose without power":     {steps("+0s node off node-1", "+1s api lose node-1"), "f:3: api lose node-1: node-1 has no power at this time: it has no watches"},
 		"api away without proxies":   {"hitless timeline 1\nnodes 1\n+0s proxy stop node-1\n+1s api away all\n+2s end\n", "f:4: api away all: the proxy of node-1 has ended at this time: it has no watches"},
 		"expire while cut off":       {steps("+0s api away node-1", "+1s api expire node-1"), "f:3: api expire node-1: node-1 is cut off from the API server at this time: it has no watches"},
+		"no address of IPv4":         {steps("+0s ask arp fd00::1"), `f:2: ask arp fd00::1: "fd00::1" is not an IPv4 address`},
 		"no command":                 {steps("+0s node run node-1"), "f:2: node run: give its object and a command"},
 		"run without power":          {steps("+0s node off node-1", "+1s node run node-1 nft flush ruleset"), "f:3: node run node-1 nft flush ruleset: node-1 has no power"},
 		"neither added nor removed":  {steps("+0s node address node-1"), "f:2: node address node-1: give add= or remove="},
@@ -245,6 +246,7 @@ var needs = map[string]string{"proxy start": "proxy stop", "proxy change": "prox
 
 // objectsOf has possible objects by the first word of a verb. Not all of them exist.
 var objectsOf = map[string][]string{
+	"ask":   {"203.0.113.10"},
 	"proxy": {"node-1", "node-2"}, "node": {"node-1", "node-2"}, "api": {"all", "node-1", "node-2"}, "workload": {"web", "a", "b"}, "endpoints": {"a", "b"},
 	"pod": {"web#1", "a#2", "web-p", "a-p"}, "client": {"web", "a"}, "lane": timeline.Protocols(), "object": {"Service/default/web", "Node/node-1"},
 	"expect": {"web", "a", "web#1", "web-p", "all"}, "await": {"web", "a", "web#1", "web-p", "all"},

@@ -38,6 +38,7 @@ type Executor interface {
 	RunOnNode(ctx context.Context, s Step) error
 	ChangeAddress(ctx context.Context, s Step) error
 	SetSysctl(ctx context.Context, s Step) error
+	AskARP(ctx context.Context, s Step) error
 	PowerOff(ctx context.Context, s Step) error
 	PowerOn(ctx context.Context, s Step) error
 	WithholdAPI(ctx context.Context, s Step) error
@@ -139,6 +140,8 @@ func describeVerbs() map[string]verb {
 			keys: []key{optional("add", values.Type[string](values.Prefix)), optional("remove", values.Type[string](values.Prefix))}},
 		"node sysctl": {object: oneNode, needs: NeedsCommands, transition: (*checker).needsPower, perform: Executor.SetSysctl,
 			keys: []key{required("name", values.Type[string](values.Sysctl)), required("value", values.Type[string](values.Text))}},
+
+		"ask arp": {object: oneAddress, idle: true, needs: NeedsCommands, perform: Executor.AskARP},
 
 		"node off": {object: oneNode, needs: NeedsPower, transition: (*checker).powerOff, perform: Executor.PowerOff},
 		"node on":  {object: oneNode, needs: NeedsPower, transition: (*checker).powerOn, perform: Executor.PowerOn},

@@ -123,6 +123,14 @@ func Prefix(text string) (string, error) {
 	return text, nil
 }
 
+// AddressV4 is an IPv4 address.
+func AddressV4(text string) (string, error) {
+	if a, err := netip.ParseAddr(text); err != nil || !a.Is4() {
+		return "", fmt.Errorf("%q is not an IPv4 address, such as 203.0.113.10", text)
+	}
+	return text, nil
+}
+
 var sysctl = regexp.MustCompile(`^net(\.[A-Za-z0-9_-]+)+$`)
 
 // Sysctl is the name of a setting of the network of a kernel, which each node has for itself.
