@@ -7,6 +7,9 @@ import (
 	"github.com/hitless/hitless/lab/replay"
 )
 
+// zoneHints asks for the endpoints of the node's own zone.
+var zoneHints = Case{Name: "zone hints", Client: "c", Target: "cluster/30:80", Want: "a", Features: []string{"hints", "cluster-ip"}}
+
 // Cases are the checks of Services that do not change, grouped by feature. Addresses and node ports end in the number of their Service.
 var Cases = []Case{
 	{Name: "cluster IP", Client: "c", Target: "cluster/1:80", Want: "a b r", Source: "itself", Features: []string{"cluster-ip"}},
@@ -54,7 +57,7 @@ var Cases = []Case{
 	{Name: "no endpoints, load balancer IP", Client: "client", Target: "lb/25:80", Want: "refused", Features: []string{"endpoints", "load-balancer"}},
 	{Name: "no endpoints, NodePort", Client: "client", Target: "node:30025", Want: "refused", Features: []string{"endpoints", "node-port"}},
 
-	{Name: "zone hints", Client: "c", Target: "cluster/30:80", Want: "a", Features: []string{"hints", "cluster-ip"}},
+	zoneHints,
 	{Name: "zone hints, load balancer IP", Client: "client", Target: "lb/30:80", Want: "a", Features: []string{"hints", "load-balancer"}},
 	{Name: "zone hints, one missing", Client: "c", Target: "cluster/31:80", Want: "a b r", Features: []string{"hints", "cluster-ip"}},
 	{Name: "zone hints for other zones", Client: "c", Target: "cluster/32:80", Want: "a r", Features: []string{"hints", "cluster-ip"}},

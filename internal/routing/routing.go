@@ -191,6 +191,10 @@ func Run(ctx context.Context, c Config) (err error) {
 	if _, err := w.WaitFor(ctx, Served, Served.Want, serveWithin); err != nil {
 		return err
 	}
+	// A proxy that does not follow the node's zone fails the checks of hints.
+	if _, err := w.WaitFor(ctx, zoneHints, zoneHints.Want, changeWithin); err != nil {
+		return err
+	}
 	r := recorder{c, w, 0}
 	for _, q := range Cases {
 		if err := r.check(ctx, q, 0); err != nil {

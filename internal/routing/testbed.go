@@ -238,8 +238,11 @@ func addAddrs(name string, addrs []string) error {
 	return nil
 }
 
-func (w *Testbed) describeNode(context.Context) error {
-	this := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{v1.LabelTopologyZone: zone}}}
+func (w *Testbed) describeNode(context.Context) error { return w.applyNode(nil) }
+
+// applyNode makes the node, or changes its labels.
+func (w *Testbed) applyNode(labels map[string]string) error {
+	this := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: labels}}
 	addrs := []string{nodeAddr, nodeAddr6}
 	if w.family == IPv6 {
 		slices.Reverse(addrs) // the first one is of the node's primary family
@@ -260,10 +263,13 @@ func (w *Testbed) Apply(objects ...runtime.Object) error {
 	return nil
 }
 
-// Start starts the proxy of the node and waits until it is ready. Its programs are those of c, and its flags too.
+// Start starts the proxy of the node, waits until it is ready, and gives the node its zone. Its programs are those of c, and its flags too.
 func (w *Testbed) Start(ctx context.Context, c subject.Config) error {
-	_, err := w.start(ctx, c)
-	return err
+	if _, err := w.start(ctx, c); err != nil {
+		return err
+	}
+	// kube-proxy v1.34 and later may miss the zone of a node that has one at the proxy's start (docs/results/findings.md).
+	return w.applyNode(map[string]string{v1.LabelTopologyZone: zone})
 }
 
 // start is Start. The fleet is that of the one node.
