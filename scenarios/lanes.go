@@ -90,7 +90,7 @@ func (w *World) unservedLanes() (specs []LaneSpec) {
 		spec := w.mainLane(f, record.ProtocolDial)
 		address, _, _ := net.SplitHostPort(spec.Target) // it has been parsed
 		spec.Name, spec.Target = f.Named(record.RoleUnserved), net.JoinHostPort(address, strconv.Itoa(port))
-		spec.Control, spec.Role = true, record.RoleUnserved
+		spec.Control, spec.Role, spec.Backends, spec.Host = true, record.RoleUnserved, nil, ""
 		specs = append(specs, spec)
 	}
 	return specs
