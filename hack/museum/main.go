@@ -174,7 +174,7 @@ func (t task) runAnew(ctx context.Context, out string) (b run.BugResult, err err
 		return b, err
 	}
 	args := []string{"museum", "run", t.entry.ID, "--subject", t.specimen.Subject, "--seed", strconv.FormatInt(t.seed, 10), "--controlplane", "replay",
-		"--json", "--out", out}
+		"--json", "--out", out, "--deadline", "1h"} // two runs share the machine
 	if t.entry.Timeline == nil {
 		args = append(args, "--rate", rate)
 	}

@@ -176,7 +176,7 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-97824", bug: func(s *fakeRun, shift int) {
 			lose(s, firewalled+20_000+shift, 10*whole, record.ConnectTimeout, both...)
 		}},
-		{id: "k8s-110208", bug: func(s *fakeRun, shift int) { lose(s, old+200+shift, 10*whole, record.ConnectTimeout, both...) }},
+		{id: "k8s-110208", bug: func(s *fakeRun, shift int) { lose(s, old+15_000+shift, 10*whole, record.ConnectTimeout, both...) }},
 		{id: "k8s-68194", bug: func(s *fakeRun, shift int) { lose(s, forwards+200+shift, 10*whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-91236", bug: losesFlow(powered + 100), good: func(s *fakeRun) {
 			s.flow = func(now time.Duration) string {

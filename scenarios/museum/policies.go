@@ -86,10 +86,10 @@ func policies() []Entry {
 		withTimeline(Entry{
 			ID: "k8s-110208", Title: "pods whose node is in the field deprecatedTopology are not local to any node",
 			Issue: upstream + "/issues/110208", Fix: upstream + "/pull/110245", Affected: "kube-proxy v1.22.0 to v1.22.10", Fixed: "v1.22.11 (#110245)",
-			Look: "All nodes lose connections of a Service with externalTrafficPolicy: Local from the new EndpointSlice on.",
+			Look: "All nodes lose connections of a Service with externalTrafficPolicy: Local from the new EndpointSlice on. They fail their health checks, and the load balancer removes them.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.22.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.22.17/iptables"},
 			Signature: pattern{occasions: atSteps("object apply EndpointSlice/default/web-1"), name: "EndpointSlices without nodeName", protocol: record.ProtocolNew,
-				least: 45 * time.Second, toEnd: true, pause: 5 * time.Second}.search,
+				within: 20 * time.Second, least: 45 * time.Second, toEnd: true}.search, // from the removal of the last node on
 		}),
 		withTimeline(Entry{
 			ID: "k8s-122614", Title: "a change of loadBalancerSourceRanges has no effect: a client that is not allowed is served",

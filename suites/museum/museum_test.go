@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,10 +25,10 @@ func TestMuseum(t *testing.T) {
 	RunSpecs(t, "museum")
 }
 
-// sample are the bugs whose both runs are in CI: their programs are built there for other suites. CI of package subjects has k8s-85643 too, behind HAProxy.
-var sample = []string{"k8s-71894", "k8s-75290"}
+// sample are the bugs whose both runs are in CI, of each mode and of versions from v1.12 on. Other suites build their programs anyway.
+var sample = []string{smokeBug, "k8s-102314", "k8s-122740", "k8s-50977", "k8s-59976", "k8s-71834", "k8s-71894", "k8s-75290", "k8s-85643", "rke2-10469"}
 
-// smokeBug is the bug whose run with it is in `make smoke`; package restart has the run without it in CI.
+// smokeBug is the bug whose run with it is in `make smoke`.
 const smokeBug = "k8s-92019"
 
 // churnBug takes 20 minutes of churn; package subjects runs it at night.
@@ -41,10 +42,10 @@ var runs = map[string]*suites.Future{}
 // labelsOf returns the labels of the specs of a bug, with it and without it.
 func labelsOf(id string) (bad, good Labels) {
 	switch {
+	case id == smokeBug:
+		return suites.Smoke, nil
 	case slices.Contains(sample, id):
 		return nil, nil
-	case id == smokeBug:
-		return slices.Concat(suites.Smoke, suites.Nightly), suites.Nightly
 	}
 	return suites.Nightly, suites.Nightly
 }
@@ -72,7 +73,7 @@ func start(ctx context.Context, dir, name string, e museum.Entry, s museum.Speci
 	if !suites.Selected(labels) {
 		return
 	}
-	o := run.Options{Set: maps.Clone(s.Set), LabOptions: site.LabOptions{ControlPlane: "replay", Subject: s.Subject}, Seed: 1}
+	o := run.Options{Set: maps.Clone(s.Set), LabOptions: site.LabOptions{ControlPlane: "replay", Subject: s.Subject, Deadline: time.Hour}, Seed: 1}
 	if e.Timeline == nil {
 		o.Rate = rate
 	}
