@@ -59,10 +59,10 @@ func policies() []Entry {
 			Signature: pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew, least: 45 * time.Second, toEnd: true}.search,
 		}),
 		withTimeline(Entry{
-			ID: "k8s-132456", Title: "in mode nftables a client in the cluster is dropped at the load balancer's address when its node has no pod",
+			ID: "k8s-132456", Title: "in mode nftables a node is not served at the load balancer's address when it has no pod",
 			Issue: upstream + "/pull/132456", Fix: upstream + "/pull/132456", Affected: "kube-proxy up to v1.33.4 in mode nftables", Fixed: "v1.33.5, v1.34.0 (#132456)",
 			Modes: []string{nftables},
-			Look:  "From the change of externalTrafficPolicy on the client's connections time out, although a pod on another node is ready.",
+			Look:  "From the change of externalTrafficPolicy on the node's own connections time out, although a pod on another node is ready.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.32.11/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.33.6/nftables"},
 			Signature: pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew, least: 45 * time.Second, toEnd: true}.search,
 		}),
