@@ -71,6 +71,24 @@ func unservedAnswers(r *Record) Finding {
 	return Finding{NotSeen, []string{"no connection to a port without a Service was accepted"}}
 }
 
+// neverServed searches for a node whose own programs do not answer at an address that it got.
+func neverServed(r *Record) Finding {
+	const least = syncPeriod + 10*time.Second // after the next sync
+	got := r.steps("node address ")
+	asked := slices.ContainsFunc(r.Report.Controls, func(l analysis.LaneReport) bool { return l.Role == record.RoleUnserved && l.Attempts > 0 })
+	switch {
+	case len(got) == 0:
+		return cannotTell("no node got an address")
+	case !asked:
+		return cannotTell("no lane connected to a port without a Service")
+	case r.end()-got[0].end < least:
+		return cannotTell("the lanes ran for %s after the node got its address; the bug needs %s", r.end()-got[0].end, least)
+	case r.answered(record.RoleUnserved, "", got[0].end, r.end()):
+		return Finding{NotSeen, []string{"the node's own program answered at its address"}}
+	}
+	return Finding{Seen, []string{fmt.Sprintf("no program of the node answered at its address in %.0f s", (r.end() - got[0].end).Seconds())}}
+}
+
 // answersOfNodes searches for an ARP request that more than one node answers.
 func answersOfNodes(r *Record) Finding {
 	asked := r.steps("ask arp ")

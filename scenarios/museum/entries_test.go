@@ -213,7 +213,11 @@ func specimens(t *testing.T) []specimen {
 			}, good: func(s *fakeRun) { s.long = s.end }},
 		{id: "k8s-75290", bug: func(s *fakeRun, shift int) { lose(s, hijacked+200+shift, whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-111661", setUp: exits(40_000), bug: func(s *fakeRun, shift int) { lose(s, 40_100+shift, 10*whole, record.ConnectTimeout, "node-1") }},
-		{id: "k8s-114815", bug: func(s *fakeRun, shift int) { lose(s, addressed+200+shift*4, 10*whole, record.Refused, "node-1") }},
+		{id: "k8s-114815", bug: func(s *fakeRun, shift int) {
+			if s.unserved = ms(10 * whole); shift > 0 {
+				s.unserved = ms(addressed + shift)
+			}
+		}, good: func(s *fakeRun) { s.unserved = ms(addressed + 1000) }},
 		{id: "rke2-10469", setUp: func(s *fakeRun) { s.step("reload the firewall of node-1", "node-1", 20_000, 20_500) },
 			bug: func(s *fakeRun, shift int) { lose(s, 20_400+shift, whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-106030", setUp: func(s *fakeRun) {

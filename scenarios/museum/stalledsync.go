@@ -60,13 +60,12 @@ func stalledSyncs() []Entry {
 			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: 110 * time.Second, toEnd: true}.search,
 		}),
 		withTimeline(Entry{
-			ID: "k8s-114815", Title: "a node that has a load balancer's address on an interface of its own refuses connections to it",
-			Issue: upstream + "/issues/114815", Fix: upstream + "/pull/115019", Affected: "kube-proxy v1.24 to v1.27.1 in mode ipvs", Fixed: "v1.27.2 (#115019)",
+			ID: "k8s-114815", Title: "programs of a node are refused at an address of the node that is also a load balancer's",
+			Issue: upstream + "/issues/114815", Fix: upstream + "/pull/115019", Affected: "kube-proxy v1.26 to v1.27.1 in mode ipvs", Fixed: "v1.27.2 (#115019)",
 			Modes: []string{ipvs},
-			Look:  "The path over node-1 refuses connections from the address's arrival, or from the next sync on.",
+			Look:  "Lane unserved is never answered, although the node has the address itself. With the fix kube-proxy's own health check answers there from the next sync on.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.27.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.27.2/ipvs"},
-			Signature: pattern{occasions: atSteps("node address node-1"), name: "addresses of a node", protocol: record.ProtocolNew, onNode: true,
-				within: 35 * time.Second, least: 30 * time.Second, toEnd: true}.search,
+			Signature: neverServed,
 		}),
 		withTimeline(Entry{
 			ID: "k8s-68194", Title: "in mode ipvs the rules that accept forwarded packets are never written",
