@@ -127,6 +127,7 @@ func (m *Meter) Now() time.Duration {
 // copy records the attempts and counts those of the measured lane.
 func (m *Meter) copy(attempts io.Reader) error {
 	r := record.NewAttemptReader(attempts)
+	var stalled time.Duration // end of the newest window of a guard
 	for {
 		a, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -134,6 +135,10 @@ func (m *Meter) copy(attempts io.Reader) error {
 		}
 		if err != nil {
 			return fmt.Errorf("reading the probe's attempts: %w", err)
+		}
+		if e, late := checkStart(a, m.Now(), stalled); late {
+			stalled = e.Body.(record.Guard).Until
+			m.Record.Event(e)
 		}
 		m.Record.Attempt(a)
 		if m.Measured(a.Lane) {
@@ -188,6 +193,13 @@ func checkTick(last, now time.Duration) (record.Event, bool) {
 	late := now - last - time.Second
 	return record.Event{At: now, Body: record.Guard{From: last, Until: now + maxTickDelay}, Object: "scheduler", Text: fmt.Sprintf("this machine, or "+
 		"this program, did not run for %v: answers may have arrived earlier than they were read", late.Round(time.Millisecond))}, late > maxTickDelay
+}
+
+// checkStart returns the event of a guard, and true, for an attempt that was not made because it would have started too late, unless it was due in
+// the window that ends at stalled. A stop between two ticks shows only there.
+func checkStart(a record.Attempt, now, stalled time.Duration) (record.Event, bool) {
+	return record.Event{At: now, Body: record.Guard{From: max(0, a.Intended-maxTickDelay), Until: now + maxTickDelay}, Object: "scheduler",
+		Text: "this machine, or this program, did not run when attempts were due"}, a.Class == record.Probe && a.Detail == probes.DetailLate && a.Intended >= stalled
 }
 
 // nextSecond returns the counts since the last call.

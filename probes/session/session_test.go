@@ -187,6 +187,27 @@ func TestStalledMachineTripsAGuard(t *testing.T) {
 	}
 }
 
+// Attempts that were not made in time trip one guard for each stop of the machine; other faults of the probe trip none.
+func TestAttemptsThatStartTooLateTripAGuard(t *testing.T) {
+	late := record.Attempt{Intended: time.Minute, Class: record.Probe, Detail: probes.DetailLate}
+	now := time.Minute + 400*time.Millisecond
+	e, trips := checkStart(late, now, 0)
+	g, is := e.Body.(record.Guard)
+	if !trips || !is || g.From >= late.Intended || g.Until <= now {
+		t.Fatalf("%v, %+v", trips, e)
+	}
+	next := late
+	next.Intended += 100 * time.Millisecond
+	if _, again := checkStart(next, now, g.Until); again {
+		t.Error("the next attempt of the same stop trips another guard")
+	}
+	for _, other := range []record.Attempt{{Intended: time.Minute, Class: record.OK}, {Intended: time.Minute, Class: record.Probe, Detail: probes.DetailNoTuple}} {
+		if _, trips := checkStart(other, now, 0); trips {
+			t.Errorf("%+v trips a guard", other)
+		}
+	}
+}
+
 func TestEndBeforeTheProofIsInvalid(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(good))
