@@ -114,7 +114,6 @@ func specimens(t *testing.T) []specimen {
 	addressed := at("k8s-114815", "node address")
 	external := at("k8s-121909", "object patch")
 	asked := at("k8s-59976", "ask arp")
-	powered := at("k8s-91236", "node off")
 	emptied := at("k8s-103857", "proxy flush node-2")
 	rolled := at("k8s-112604", "workload rollout")
 	internal := at("k8s-106497", "object patch")
@@ -178,14 +177,6 @@ func specimens(t *testing.T) []specimen {
 		}},
 		{id: "k8s-110208", bug: func(s *fakeRun, shift int) { lose(s, old+15_000+shift, 10*whole, record.ConnectTimeout, both...) }},
 		{id: "k8s-68194", bug: func(s *fakeRun, shift int) { lose(s, forwards+200+shift, 10*whole, record.ConnectTimeout, "node-1") }},
-		{id: "k8s-91236", bug: losesFlow(powered + 100), good: func(s *fakeRun) {
-			s.flow = func(now time.Duration) string {
-				if now > ms(powered+100) && now < ms(powered+30_000) {
-					return ""
-				}
-				return "web-1"
-			}
-		}},
 		{id: "k8s-103857", bug: losesFlow(emptied + 200), good: steadyFlow},
 		{id: "k8s-112604", setUp: exits(rolled+20_000, rolled+30_000), bug: losesFlow(rolled + 30_000), good: steadyFlow},
 		{id: "k8s-129982", bug: func(s *fakeRun, shift int) {

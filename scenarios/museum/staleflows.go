@@ -83,14 +83,6 @@ func staleFlows() []Entry {
 				least: 30 * time.Second, silent: record.ProtocolFresh}.search,
 		}),
 		withTimeline(Entry{
-			ID: "k8s-91236", Title: "a UDP flow to a NodePort stays lost after its node has booted",
-			Issue: upstream + "/issues/91236", Fix: upstream + "/pull/98305", Affected: "kube-proxy up to v1.20.4 in mode iptables", Fixed: "v1.20.5 (#98305)",
-			Modes: []string{iptables}, Look: look,
-			Bad: Specimen{Subject: "kube-proxy@v1.20.4/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.20.15/iptables"},
-			Signature: pattern{occasions: atSteps("node off node-1"), name: "nodes without power", protocol: record.ProtocolSticky, least: 20*time.Second + minLasting, toEnd: true,
-				served: record.ProtocolNew}.search,
-		}),
-		withTimeline(Entry{
 			ID: "k8s-103857", Title: "a UDP flow to the load balancer's address stays lost after its proxy has started without rules",
 			Issue: upstream + "/issues/103857", Fix: upstream + "/pull/104009", Affected: "kube-proxy up to v1.20.10, v1.21.4 and v1.22.0 in mode iptables", Fixed: "v1.20.11, v1.21.5, v1.22.1 (#104009)",
 			Modes: []string{iptables}, Look: look,
