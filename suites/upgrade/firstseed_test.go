@@ -130,7 +130,7 @@ func expectStaleUntilRemoval(r *analysis.Report, node lostNode) {
 		for _, o := range l.Outages {
 			lasted := node.at - o.From
 			if o.Node == node.name && lasted > (checkFall-2)*checkEvery.Seconds()-slack && lasted < (checkFall+1)*checkEvery.Seconds()+slack &&
-				o.To < node.at+slack && strings.Contains(o.Cause.Text, node.name+" kept ") && strings.Contains(o.Cause.Text, " in IPVS for ") {
+				o.To < node.at+slack && strings.Contains(o.Cause.Text, node.name+" kept ") && strings.Contains(o.Cause.Text, " in IPVS ") {
 				return
 			}
 			found = append(found, fmt.Sprintf("%s +%.1f to +%.1f s: %s", o.Node, o.From, o.To, o.Cause.Text))
