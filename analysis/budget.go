@@ -76,13 +76,20 @@ func (t tally) longest() (length, since time.Duration) {
 }
 
 // outage is the time in which any of the parts lasts.
-func (t tally) outage() (sum time.Duration) {
-	type window struct{ from, to time.Duration }
+func (t tally) outage() time.Duration {
 	var all []window
 	for _, p := range t.parts {
 		from, to := p.bounds()
 		all = append(all, window{from, to})
 	}
+	return covered(all)
+}
+
+// window is a time from one instant to another.
+type window struct{ from, to time.Duration }
+
+// covered is the time that any of the windows covers. It sorts them.
+func covered(all []window) (sum time.Duration) {
 	slices.SortFunc(all, func(x, y window) int { return cmp.Compare(x.from, y.from) })
 	var until time.Duration
 	for i, w := range all {

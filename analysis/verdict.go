@@ -130,11 +130,11 @@ const stallShare = 0.10
 
 // badGuards tells of the guards that concern the whole run.
 func (a *Analysis) badGuards() []string {
-	var stalled time.Duration
+	var stalls []window
 	for _, g := range a.stalls {
-		stalled += g.Until - g.From
+		stalls = append(stalls, window{g.From, g.Until})
 	}
-	tooLong := float64(stalled) > stallShare*float64(a.End-a.scenarioBegan())
+	tooLong := float64(covered(stalls)) > stallShare*float64(a.End-a.scenarioBegan())
 	return a.guardTexts(func(g record.Guard) bool { return g.Until == 0 || tooLong })
 }
 

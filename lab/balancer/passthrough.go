@@ -13,9 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// fabricInterface is the balancer's interface to the nodes; all others lead to clients.
-const fabricInterface = "eth0"
-
 // passthrough forwards packets unchanged. nftables marks a packet from a client with the number of its node, and a routing
 // rule sends each mark to its node. Services are in a map, so that the cost does not depend on their number:
 //
@@ -92,7 +89,7 @@ func (p *passthrough) create(c *nftables.Conn, t *nftables.Table) error {
 	}
 	chain := c.AddChain(&nftables.Chain{Table: t, Name: "prerouting", Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityMangle})
-	fromClient := []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: regA}, differs(interfaceName(fabricInterface)...)}
+	fromClient := []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: regA}, differs(interfaceName(topology.FabricInterface)...)}
 	state := &expr.Ct{Key: expr.CtKeySTATE, Register: regA}
 	rules := [][]expr.Any{
 		{state},

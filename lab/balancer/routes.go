@@ -39,7 +39,7 @@ func newRoutes(lab *topology.Network, family record.Family) (*routes, error) {
 }
 
 func (r *routes) create() error {
-	link, err := r.handle.LinkByName(fabricInterface)
+	link, err := r.handle.LinkByName(topology.FabricInterface)
 	if err != nil {
 		return fmt.Errorf("finding the balancer's interface to the nodes: %w", err)
 	}

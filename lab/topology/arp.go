@@ -20,14 +20,14 @@ import (
 // arpWait is how long answers to an ARP request are awaited. Kernels answer within a millisecond.
 const arpWait = 200 * time.Millisecond
 
-// fabricInterface is the load balancer's interface to the nodes.
-const fabricInterface = "eth0"
+// FabricInterface is the load balancer's interface to the nodes; all others lead to clients.
+const FabricInterface = "eth0"
 
 // AnswersARP returns the nodes that answer an ARP request of the load balancer for an address, sorted by name. A host on the
 // nodes' network sends packets for the address to the one whose answer it takes. The address is of IPv4, as the lab must be.
 func (n *Network) AnswersARP(ctx context.Context, addr netip.Addr) (nodes []string, err error) {
 	var socket *arpSocket
-	if err := n.Balancer.Do(func() (err error) { socket, err = openARP(fabricInterface); return err }); err != nil {
+	if err := n.Balancer.Do(func() (err error) { socket, err = openARP(FabricInterface); return err }); err != nil {
 		return nil, fmt.Errorf("opening a socket for ARP in the load balancer's namespace: %w", err)
 	}
 	defer socket.file.Close()

@@ -106,7 +106,7 @@ func orderThreads(pid int) {
 	policy, nice := uint32(unix.SCHED_BATCH), int32(-10)
 	switch own, err := unix.SchedGetAttr(0, 0); {
 	case err != nil:
-	case isIdle():
+	case own.Policy == unix.SCHED_IDLE:
 		policy, nice = unix.SCHED_IDLE, 0
 	case own.Nice > 0:
 		nice = own.Nice

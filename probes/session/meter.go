@@ -187,19 +187,23 @@ func (m *Meter) tick() {
 	}
 }
 
-// checkTick returns the event of a guard, and true, if a second between two ticks took too long. Attempts that were due meanwhile start
-// soon after it.
+// checkTick returns the event of a guard, and true, if a second between two ticks took too long.
 func checkTick(last, now time.Duration) (record.Event, bool) {
 	late := now - last - time.Second
-	return record.Event{At: now, Body: record.Guard{From: last, Until: now + maxTickDelay}, Object: "scheduler", Text: fmt.Sprintf("this machine, or "+
-		"this program, did not run for %v: answers may have arrived earlier than they were read", late.Round(time.Millisecond))}, late > maxTickDelay
+	return stall(last, now, fmt.Sprintf("this machine, or this program, did not run for %v: answers may have arrived earlier than they were read",
+		late.Round(time.Millisecond))), late > maxTickDelay
 }
 
 // checkStart returns the event of a guard, and true, for an attempt that was not made because it would have started too late, unless it was due in
 // the window that ends at stalled. A stop between two ticks shows only there.
 func checkStart(a record.Attempt, now, stalled time.Duration) (record.Event, bool) {
-	return record.Event{At: now, Body: record.Guard{From: max(0, a.Intended-maxTickDelay), Until: now + maxTickDelay}, Object: "scheduler",
-		Text: "this machine, or this program, did not run when attempts were due"}, a.Class == record.Probe && a.Detail == probes.DetailLate && a.Intended >= stalled
+	return stall(max(0, a.Intended-maxTickDelay), now, "this machine, or this program, did not run when attempts were due"),
+		a.Class == record.Probe && a.Detail == probes.DetailLate && a.Intended >= stalled
+}
+
+// stall is the event of a guard with a window that began at from. Attempts that were due meanwhile start soon after now.
+func stall(from, now time.Duration, text string) record.Event {
+	return record.Event{At: now, Body: record.Guard{From: from, Until: now + maxTickDelay}, Object: "scheduler", Text: text}
 }
 
 // nextSecond returns the counts since the last call.

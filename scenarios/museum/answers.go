@@ -53,14 +53,18 @@ func (a answering) search(r *Record) Finding {
 	return Finding{NotSeen, []string{fmt.Sprintf("lane %s had no answer %s after %q", a.protocol, a.least, first.name)}}
 }
 
+// asksUnserved reports whether a lane connected to a port without a Service.
+func (r *Record) asksUnserved() bool {
+	return slices.ContainsFunc(r.Report.Controls, func(l analysis.LaneReport) bool { return l.Role == record.RoleUnserved && l.Attempts > 0 })
+}
+
 // unservedAnswers searches for answers at a port that no Service has, before any change of endpoints.
 func unservedAnswers(r *Record) Finding {
 	ends := atExits(r)
-	asked := slices.ContainsFunc(r.Report.Controls, func(l analysis.LaneReport) bool { return l.Role == record.RoleUnserved && l.Attempts > 0 })
 	switch {
 	case len(ends) == 0:
 		return cannotTell("the run has no ends of pods")
-	case !asked:
+	case !r.asksUnserved():
 		return cannotTell("no lane connected to a port without a Service")
 	}
 	for _, a := range r.Answers {
@@ -75,11 +79,10 @@ func unservedAnswers(r *Record) Finding {
 func neverServed(r *Record) Finding {
 	const least = syncPeriod + 10*time.Second // after the next sync
 	got := r.steps("node address ")
-	asked := slices.ContainsFunc(r.Report.Controls, func(l analysis.LaneReport) bool { return l.Role == record.RoleUnserved && l.Attempts > 0 })
 	switch {
 	case len(got) == 0:
 		return cannotTell("no node got an address")
-	case !asked:
+	case !r.asksUnserved():
 		return cannotTell("no lane connected to a port without a Service")
 	case r.end()-got[0].end < least:
 		return cannotTell("the lanes ran for %s after the node got its address; the bug needs %s", r.end()-got[0].end, least)

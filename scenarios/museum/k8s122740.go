@@ -40,10 +40,10 @@ func (m moves) search(r *Record) Finding {
 	}
 	var seen []string
 	for _, s := range steps {
-		for _, m := range r.Moves {
-			if m.At >= s.begin && m.At <= s.end+effectWithin && !r.disturbed(m.From, m.At) {
+		for _, move := range r.Moves {
+			if move.At >= s.begin && move.At <= s.end+effectWithin && !r.disturbed(move.From, move.At) {
 				seen = append(seen, fmt.Sprintf("the UDP flow moved from %s to %s at %.1f s, at step %q, although %s was ready",
-					m.From, m.To, m.At.Seconds(), s.name, m.From))
+					move.From, move.To, move.At.Seconds(), s.name, move.From))
 			}
 		}
 	}

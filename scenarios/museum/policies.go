@@ -16,6 +16,7 @@ func policies() []Entry {
 	toLocalByNodePort["target"] = "nodePort"
 	patched := atSteps("object patch Service/default/web")
 	const policyChanges = "changes of externalTrafficPolicy"
+	lostFromThere := pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew, least: 45 * time.Second, toEnd: true}.search
 	const look = "Connections time out between the two steps, on paths over every node, although each node has a ready pod."
 	return []Entry{
 		{
@@ -47,8 +48,7 @@ func policies() []Entry {
 			Modes: []string{iptables},
 			Look:  "From the change of externalTrafficPolicy on the node's own connections are lost, although a pod on another node is ready.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.14.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.15.12/iptables"},
-			Signature: pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew,
-				least: 45 * time.Second, toEnd: true}.search,
+			Signature: lostFromThere,
 		}),
 		withTimeline(Entry{
 			ID: "k8s-121909", Title: "an external IP of a Service with externalTrafficPolicy: Local is refused, although the node has a pod",
@@ -56,15 +56,15 @@ func policies() []Entry {
 			Modes: []string{ipvs},
 			Look:  "From the change of externalTrafficPolicy on connections to the external IP are refused, although the node has a ready pod.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.29.0/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.29.15/ipvs"},
-			Signature: pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew, least: 45 * time.Second, toEnd: true}.search,
+			Signature: lostFromThere,
 		}),
 		withTimeline(Entry{
 			ID: "k8s-132456", Title: "in mode nftables a node is not served at the load balancer's address when it has no pod",
-			Issue: upstream + "/pull/132456", Fix: upstream + "/pull/132456", Affected: "kube-proxy up to v1.33.4 in mode nftables", Fixed: "v1.33.5, v1.34.0 (#132456)",
+			Issue: upstream + "/pull/132456", Fix: upstream + "/pull/132456", Affected: "kube-proxy up to v1.33.5 in mode nftables", Fixed: "v1.33.6, v1.34.0 (#132456)",
 			Modes: []string{nftables},
 			Look:  "From the change of externalTrafficPolicy on the node's own connections time out, although a pod on another node is ready.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.32.11/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.33.6/nftables"},
-			Signature: pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew, least: 45 * time.Second, toEnd: true}.search,
+			Signature: lostFromThere,
 		}),
 		withTimeline(Entry{
 			ID: "k8s-106497", Title: "internalTrafficPolicy: Local also stops traffic from outside the cluster on nodes without a pod",
