@@ -33,7 +33,7 @@ trap 'if kill -0 -- -"$running" 2>/dev/null; then kill -- -"$running"; fi' EXIT 
 on lab/host .
 on internal/clusterwatch .
 on internal/run '^TestLive'
-nice -n 19 "${test[@]}" -tags lab ./suites/kernels ./suites/selfcheck -ginkgo.label-filter='host && !nightly' # labs on this machine's kernel
+"${test[@]}" -p 1 -tags lab ./suites/kernels ./suites/selfcheck -ginkgo.label-filter='host && !nightly' # labs on this machine's kernel, one suite at a time
 on internal/run '^TestLive' -v
 (cd deploy/image && "${test[@]}" -tags lab .)
 (cd deploy/foreign && "${test[@]}" .)
