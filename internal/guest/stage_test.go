@@ -224,8 +224,9 @@ func (s *stage) playBalancer(ctx context.Context) error {
 	for i := range services.Items {
 		if v := &services.Items[i]; len(v.Status.LoadBalancer.Ingress) == 0 {
 			v.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.10"}}
-			// A conflict with the controller, which gives the Service its address, is tried again at the next Sleep.
-			if _, err := s.client.CoreV1().Services("default").UpdateStatus(ctx, v, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
+			// The controller gives the Service its address, and the scenario may delete it: a conflict is tried again at the next Sleep.
+			_, err := s.client.CoreV1().Services("default").UpdateStatus(ctx, v, metav1.UpdateOptions{})
+			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 				return err
 			}
 		}
