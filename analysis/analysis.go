@@ -24,6 +24,7 @@ type Analysis struct {
 	modes    map[string][]modeChange // of each node's kube-proxies, in order of time
 	choices  map[AttemptKey]choice   // what the kernel gave failed attempts
 	Nodes    []string                // 0 is the empty node: no balancer, or no node in its table
+	Clients  []string                // addresses that pods saw, see record.Attempt; 0 is the empty one
 	Backends []Backend
 	Phases   []Phase
 	End      time.Duration // of the run
@@ -81,7 +82,7 @@ func New(h *record.History) (*Analysis, error) {
 
 func newAnalysis(run record.Run) *Analysis {
 	return &Analysis{Run: run, Paths: record.NewPaths(), kernel: map[kernelKey]kernelTables{},
-		modes: map[string][]modeChange{}, choices: map[AttemptKey]choice{}, Nodes: []string{""}, Backends: []Backend{{}}}
+		modes: map[string][]modeChange{}, choices: map[AttemptKey]choice{}, Nodes: []string{""}, Clients: []string{""}, Backends: []Backend{{}}}
 }
 
 func (a *Analysis) damaged(format string, args ...any) {
@@ -181,7 +182,7 @@ func (a *Analysis) readAttempts(h *record.History) error {
 	for _, l := range a.Lanes {
 		lanes[l.ID] = l
 	}
-	names := namer{a: a, nodes: map[string]uint16{"": 0}, backends: map[string]uint32{"": 0}}
+	names := namer{a: a, nodes: map[string]uint16{"": 0}, clients: map[string]uint16{"": 0}, backends: map[string]uint32{"": 0}}
 	count, strange := 0, 0
 	for e, err := range h.Entries() {
 		if err != nil {
@@ -219,10 +220,11 @@ func (a *Analysis) readAttempts(h *record.History) error {
 // plausible keeps a damaged record from asking for a table of a billion seconds. The longest soak takes 31 days.
 func plausible(at time.Duration) bool { return at >= 0 && at < 40*24*time.Hour }
 
-// namer numbers the nodes and backends in the order in which the attempts name them.
+// namer numbers the nodes, clients and backends in the order in which the attempts name them.
 type namer struct {
 	a        *Analysis
 	nodes    map[string]uint16
+	clients  map[string]uint16
 	backends map[string]uint32
 }
 
@@ -233,15 +235,19 @@ func (n *namer) record(l *Lane, a *record.Attempt) Sample {
 	}
 	return Sample{Intended: a.Intended, late: saturate(a.Lateness()), total: saturate(a.Total / time.Microsecond),
 		Seq: uint32(a.Seq), Class: a.Class, Terminating: a.Terminating > 0, epoch: int32(path.Epoch),
-		Node: n.node(path.Node), Backend: n.backend(a.Backend, a.Node, a.Generation), N: 1, connect: saturate(l.ConnectOf(a))}
+		Node: n.node(path.Node), Backend: n.backend(a.Backend, a.Node, a.Generation), Client: n.client(a.Client), N: 1, connect: saturate(l.ConnectOf(a))}
 }
 
-func (n *namer) node(name string) uint16 {
-	id, known := n.nodes[name]
-	if !known && len(n.a.Nodes) <= math.MaxUint16 {
-		id = uint16(len(n.a.Nodes))
-		n.nodes[name] = id
-		n.a.Nodes = append(n.a.Nodes, name)
+func (n *namer) node(name string) uint16      { return number(n.nodes, &n.a.Nodes, name) }
+func (n *namer) client(address string) uint16 { return number(n.clients, &n.a.Clients, address) }
+
+// number returns the index of a name. It adds unknown names, until there are too many for an index: those have 0.
+func number(ids map[string]uint16, all *[]string, name string) uint16 {
+	id, known := ids[name]
+	if !known && len(*all) <= math.MaxUint16 {
+		id = uint16(len(*all))
+		ids[name] = id
+		*all = append(*all, name)
 	}
 	return id
 }

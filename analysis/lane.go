@@ -23,7 +23,7 @@ type Lane struct {
 	Outages    []*Outage     // ordered by start
 }
 
-// Sample is one attempt, or the attempts of a bucket on one path to one backend. It has 40 bytes, because a report keeps millions.
+// Sample is one attempt, or the attempts of a bucket on one path to one backend. It has 48 bytes, because a report keeps millions.
 // Lateness and connect time saturate at 4.29 s.
 type Sample struct {
 	Intended    time.Duration
@@ -35,6 +35,7 @@ type Sample struct {
 	Backend     uint32 // index of analysis.backends; 0 when none answered
 	epoch       int32  // index of the membership that applied; -1 for none
 	Node        uint16 // index of analysis.nodes: the node of the path
+	Client      uint16 // index of analysis.Clients: the address that the pod saw
 	Class       record.Class
 	Terminating bool // the backend said that it was shutting down
 }
@@ -184,7 +185,7 @@ func (l *Lane) takeBucket(b *record.Bucket, names *namer) {
 	for _, g := range b.Groups {
 		table := ts.MembersAt(g.Table)
 		l.Records = append(l.Records, Sample{Intended: g.From, Seq: ofBucket, N: uint32(g.Count), Class: record.OK, Terminating: g.Terminating,
-			epoch: int32(table), Node: names.node(g.Path), Backend: names.backend(g.Backend, g.Node, g.Generation)})
+			epoch: int32(table), Node: names.node(g.Path), Backend: names.backend(g.Backend, g.Node, g.Generation), Client: names.client(g.Client)})
 		f.attempts += int(g.Count)
 		f.to = max(f.to, g.To)
 	}

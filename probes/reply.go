@@ -13,6 +13,7 @@ const maxReply = 8 << 10
 // identity is the backend as named in its answer. The slices point into the parsed bytes.
 type identity struct {
 	pod, node, generation []byte
+	client                []byte // address of the client as the pod saw it
 	terminating           time.Duration
 }
 
@@ -62,7 +63,7 @@ func parseReply(b []byte, ended bool, status int) (backend identity, done bool, 
 
 // validated returns the identity of a complete answer, with a fault when a name is invalid.
 func (backend identity) validated() (identity, bool, string) {
-	if !validName(backend.pod) || !validName(backend.node) || !validName(backend.generation) {
+	if !validName(backend.pod) || !validName(backend.node) || !validName(backend.generation) || !validName(backend.client) {
 		return backend, true, "identity is not a name"
 	}
 	return backend, true, ""
@@ -148,6 +149,8 @@ func parseHead(head []byte, backend *identity) (length int, fault string) {
 			backend.node = value
 		case equalFold(name, "X-Hitless-Generation"):
 			backend.generation = value
+		case equalFold(name, "X-Hitless-Client"):
+			backend.client = value
 		case equalFold(name, "X-Hitless-Terminating-Ms"):
 			ms, ok := parseDecimal(value)
 			if !ok {

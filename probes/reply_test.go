@@ -65,10 +65,28 @@ func TestParseReply(t *testing.T) {
 
 func TestReplyIdentity(t *testing.T) {
 	backend, _, _ := parseReply([]byte(okHead+"X-Hitless-Pod: web-1\r\nX-HITLESS-NODE: node-2\r\nX-Hitless-Generation: 5d4\r\n"+
-		"X-Hitless-Terminating-Ms: 1500\r\nContent-Length: 0\r\n\r\n"), false, 0)
-	got := fmt.Sprintf("%s %s %s %v", backend.pod, backend.node, backend.generation, backend.terminating)
-	if want := "web-1 node-2 5d4 1.5s"; got != want {
+		"X-Hitless-Terminating-Ms: 1500\r\nX-Hitless-Client: 10.0.0.9\r\nContent-Length: 0\r\n\r\n"), false, 0)
+	got := fmt.Sprintf("%s %s %s %s %v", backend.pod, backend.node, backend.generation, backend.client, backend.terminating)
+	if want := "web-1 node-2 5d4 10.0.0.9 1.5s"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestClientThatThePodSaw(t *testing.T) {
+	var probe tcp
+	probe.names = nameCache{}
+	for _, test := range []struct{ source, seen, want string }{
+		{"10.0.0.9:4000", "10.0.0.9", record.ClientUnchanged},
+		{"[::ffff:10.0.0.9]:4000", "10.0.0.9", record.ClientUnchanged},
+		{"[fd00::9]:4000", "fd00::9", record.ClientUnchanged},
+		{"10.0.0.9:4000", "10.0.0.1", "10.0.0.1"},
+		{"10.0.0.9:4000", "", ""},
+	} {
+		f := &flight{Attempt: record.Attempt{Source: netip.MustParseAddrPort(test.source)}}
+		probe.identify(f, identity{client: []byte(test.seen)})
+		if f.Client != test.want {
+			t.Errorf("a pod that sees %q as the client %s: %q, want %q", test.seen, test.source, f.Client, test.want)
+		}
 	}
 }
 

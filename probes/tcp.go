@@ -1,6 +1,7 @@
 package probes
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -209,7 +210,16 @@ func (t *tcp) handleAnswer(f *flight, answer []byte, ended bool) bool {
 // identify records the backend that answered.
 func (t *tcp) identify(f *flight, backend identity) {
 	f.Backend, f.Node, f.Generation = t.names.intern(backend.pod), t.names.intern(backend.node), t.names.intern(backend.generation)
-	f.Terminating = backend.terminating
+	f.Terminating, f.Client = backend.terminating, t.clientOf(f, backend)
+}
+
+// clientOf returns the client's address as the pod saw it.
+func (t *tcp) clientOf(f *flight, backend identity) string {
+	var own [64]byte
+	if bytes.Equal(backend.client, f.Source.Addr().Unmap().AppendTo(own[:0])) {
+		return record.ClientUnchanged
+	}
+	return t.names.intern(backend.client)
 }
 
 // synLost is the minimum connect time after which a SYN counts as lost: the kernel retransmits a SYN after 1 s

@@ -307,15 +307,15 @@ func datagramHead(l Lane) []byte {
 }
 
 // parseDatagram parses an answer, or a returned request: an optional word, LANE/NUMBER, and optionally the backend:
-// pod, node, generation and milliseconds since the start of its shutdown, with "-" for unknown values. The set of
-// faults is bounded.
+// pod, node, generation, the client's address and milliseconds since the start of its shutdown, with "-" for unknown
+// values. The set of faults is bounded.
 func parseDatagram(b []byte, lane uint16) (seq uint64, backend identity, fault string) {
 	const unreadable = "not an answer"
 	fields := bytes.Fields(b)
 	if len(fields) > 0 && (string(fields[0]) == requestAttempt || string(fields[0]) == requestEcho) {
 		fields = fields[1:]
 	}
-	if len(fields) != 1 && len(fields) != 5 {
+	if len(fields) != 1 && len(fields) != 6 {
 		return 0, backend, unreadable
 	}
 	id, digits, _ := bytes.Cut(fields[0], []byte("/"))
@@ -330,12 +330,12 @@ func parseDatagram(b []byte, lane uint16) (seq uint64, backend identity, fault s
 	if len(fields) == 1 {
 		return seq, backend, ""
 	}
-	for i, to := range []*[]byte{&backend.pod, &backend.node, &backend.generation} {
+	for i, to := range []*[]byte{&backend.pod, &backend.node, &backend.generation, &backend.client} {
 		if word := fields[1+i]; string(word) != "-" {
 			*to = word
 		}
 	}
-	ms, ok := parseDecimal(fields[4])
+	ms, ok := parseDecimal(fields[5])
 	if !ok {
 		return 0, backend, unreadable
 	}

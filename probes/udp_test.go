@@ -40,7 +40,7 @@ func serveDatagrams(conn net.PacketConn, answer func(number string, send func(st
 
 // answerAs returns a server that answers like the lab's backend.
 func answerAs(pod string) func(string, func(string)) {
-	return func(number string, send func(string)) { send(number + " " + pod + " node-1 abc 0") }
+	return func(number string, send func(string)) { send(number + " " + pod + " node-1 abc 10.0.0.9 0") }
 }
 
 func udpLane(protocol string, target netip.AddrPort) Lane {
@@ -63,9 +63,9 @@ func TestDatagramOutcomes(t *testing.T) {
 			change: func(l *Lane) { l.Backends = nil }, class: record.OK},
 		{name: "no identity", server: func(number string, send func(string)) { send(number) }, class: record.WrongAnswer, detail: DetailNoIdentity},
 		{name: "another pod", server: answerAs("db-1"), class: record.Misrouted, detail: DetailBackend},
-		{name: "another lane's answer", server: func(_ string, send func(string)) { send("9/0 web-1 node-1 abc 0") },
+		{name: "another lane's answer", server: func(_ string, send func(string)) { send("9/0 web-1 node-1 abc - 0") },
 			class: record.WrongAnswer, detail: DetailOtherAttempt},
-		{name: "a number never sent", server: func(_ string, send func(string)) { send("1/99999 web-1 node-1 abc 0") },
+		{name: "a number never sent", server: func(_ string, send func(string)) { send("1/99999 web-1 node-1 abc - 0") },
 			class: record.WrongAnswer, detail: DetailOtherAttempt},
 		{name: "garbage", server: func(_ string, send func(string)) { send("hello, who is there?") }, class: record.WrongAnswer, detail: "not an answer"},
 		{name: "silence", server: func(string, func(string)) {}, change: quick, class: record.ReplyTimeout},
@@ -194,15 +194,15 @@ func TestReplyDropOfUDP(t *testing.T) {
 func TestParseDatagramAcceptsAnyInput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.OneOf(rapid.SliceOfN(rapid.Byte(), 0, 80),
-			rapid.Map(rapid.StringMatching(`(attempt |echo )?[0-9]{1,6}/[0-9]{1,22}( [a-z0-9-]{1,20} [a-z-]{1,9} [a-z0-9]{1,9} [0-9]{1,14})?`),
+			rapid.Map(rapid.StringMatching(`(attempt |echo )?[0-9]{1,6}/[0-9]{1,22}( [a-z0-9-]{1,20} [a-z-]{1,9} [a-z0-9]{1,9} [0-9a-f.:-]{1,30} [0-9]{1,14})?`),
 				func(s string) []byte { return []byte(s) })).Draw(t, "answer")
 		if _, backend, fault := parseDatagram(b, 7); fault == "" && (!validName(backend.pod) || !validName(backend.node)) {
 			t.Fatalf("%q names %q on %q", b, backend.pod, backend.node)
 		}
 	})
 	for _, seq := range []uint64{0, 42, 1<<64 - 1} {
-		got, backend, fault := parseDatagram(fmt.Appendf(nil, "7/%d web-1 - abc 1500\n", seq), 7)
-		if got != seq || fault != "" || string(backend.pod) != "web-1" || len(backend.node) != 0 || backend.terminating != 1500*time.Millisecond {
+		got, backend, fault := parseDatagram(fmt.Appendf(nil, "7/%d web-1 - abc 10.0.0.9 1500\n", seq), 7)
+		if got != seq || fault != "" || string(backend.pod) != "web-1" || len(backend.node) != 0 || string(backend.client) != "10.0.0.9" || backend.terminating != 1500*time.Millisecond {
 			t.Errorf("%d: %d %+v %q", seq, got, backend, fault)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // attempts.bin: the magic, then blocks with checksums (block.go) of frames. A frame is 'S' (a string of the table: uvarint length, bytes;
 // ids count from 1), 'A' (an attempt: varints and string ids in the order of Write) or 'B' (a Bucket, in the order of WriteBucket). Writers never
 // go back, so a stream that ends early is readable up to its last complete block, and says that it ended early.
-const AttemptsMagic = "hitless attempts 2\n"
+const AttemptsMagic = "hitless attempts 3\n"
 
 // AttemptWriter writes attempts in the form of attempts.bin. It is not safe for concurrent use.
 type AttemptWriter struct {
@@ -37,7 +37,7 @@ func (w *AttemptWriter) Write(a Attempt) error {
 	if w.err != nil {
 		return w.err
 	}
-	words := [...]string{a.Backend, a.Node, a.Generation, a.Detail}
+	words := [...]string{a.Backend, a.Node, a.Generation, a.Client, a.Detail}
 	for _, s := range words {
 		w.define(s)
 	}
@@ -208,7 +208,7 @@ func (r *AttemptReader) attempt() (Attempt, error) {
 	for _, d := range []*time.Duration{&a.Intended, &a.Start, &a.Connect, &a.Total, &a.TupleAge, &a.Terminating} {
 		*d = time.Duration(f.int())
 	}
-	for _, s := range []*string{&a.Backend, &a.Node, &a.Generation, &a.Detail} {
+	for _, s := range []*string{&a.Backend, &a.Node, &a.Generation, &a.Client, &a.Detail} {
 		*s = f.word()
 	}
 	source, port := f.addr(), uint16(f.uint())

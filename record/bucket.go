@@ -30,6 +30,7 @@ type Group struct {
 	Table                     time.Duration // an instant at which the balancer's table was the one that chose
 	Backend, Node, Generation string        // who answered
 	Terminating               bool          // it was shutting down
+	Client                    string        // see Attempt.Client
 	From, To                  time.Duration // intended starts of the first and the last
 	Count                     uint64
 }
@@ -71,7 +72,7 @@ func (w *AttemptWriter) WriteBucket(b *Bucket) error {
 		return w.err
 	}
 	for _, g := range b.Groups {
-		for _, s := range [...]string{g.Path, g.Backend, g.Node, g.Generation} {
+		for _, s := range [...]string{g.Path, g.Backend, g.Node, g.Generation, g.Client} {
 			w.define(s)
 		}
 	}
@@ -84,7 +85,7 @@ func (w *AttemptWriter) WriteBucket(b *Bucket) error {
 	}
 	out = binary.AppendUvarint(out, uint64(len(b.Groups)))
 	for _, g := range b.Groups {
-		for _, s := range [...]string{g.Path, g.Backend, g.Node, g.Generation} {
+		for _, s := range [...]string{g.Path, g.Backend, g.Node, g.Generation, g.Client} {
 			out = binary.AppendUvarint(out, w.strings[s])
 		}
 		terminating := uint64(0)
@@ -136,7 +137,7 @@ func (r *AttemptReader) bucket() (*Bucket, error) {
 	}
 	for range f.length() {
 		var g Group
-		for _, s := range []*string{&g.Path, &g.Backend, &g.Node, &g.Generation} {
+		for _, s := range []*string{&g.Path, &g.Backend, &g.Node, &g.Generation, &g.Client} {
 			*s = f.word()
 		}
 		count := f.uint()

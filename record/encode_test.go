@@ -33,7 +33,7 @@ func anyAttempt() *rapid.Generator[Attempt] {
 		a := Attempt{Lane: rapid.Uint16().Draw(t, "lane"), Seq: rapid.Uint64().Draw(t, "seq"), Intended: span.Draw(t, "intended"),
 			Start: span.Draw(t, "start"), Connect: span.Draw(t, "connect"), Total: span.Draw(t, "total"),
 			Class: rapid.SampledFrom(Classes()).Draw(t, "class"), Retrans: rapid.Uint8().Draw(t, "retrans"),
-			TupleAge: span.Draw(t, "age"), Backend: word.Draw(t, "backend"), Node: word.Draw(t, "node"),
+			TupleAge: span.Draw(t, "age"), Backend: word.Draw(t, "backend"), Node: word.Draw(t, "node"), Client: word.Draw(t, "client"),
 			Generation: word.Draw(t, "generation"), Terminating: span.Draw(t, "terminating"), Offender: address.Draw(t, "offender"),
 			Detail: word.Draw(t, "detail")}
 		if source := address.Draw(t, "source"); source.IsValid() {

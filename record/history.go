@@ -15,7 +15,7 @@ import (
 )
 
 // HistoryVersion is the version of the files in a history folder: run.json, events.ndjson and attempts.bin.
-const HistoryVersion = 2
+const HistoryVersion = 3
 
 // The files of a history.
 const (

@@ -25,10 +25,14 @@ type Attempt struct {
 	Node        string        // node of that pod, in its own words
 	Generation  string        // pod-template-hash of that pod
 	Terminating time.Duration // how long that pod had been shutting down when it answered; 0 when it was not
+	Client      string        // address of the client as that pod saw it, or ClientUnchanged; empty when it is not known
 
 	Offender netip.Addr // sender of the ICMP error, if any
 	Detail   string     // errno or short text; bounded vocabulary, never with ports or addresses
 }
+
+// ClientUnchanged stands for the address of Attempt.Source. Any other address that a pod saw is that of a translation (SNAT).
+const ClientUnchanged = "unchanged"
 
 // Lateness is how much later than intended the attempt started.
 func (a Attempt) Lateness() time.Duration { return a.Start - a.Intended }

@@ -327,10 +327,10 @@ func (b *openBucket) add(l *DeclaredLane, g *openGood) {
 		b.Connect.Add(connect, 1)
 	}
 	one := Group{Path: g.path.Node, Table: a.Start, Backend: a.Backend, Node: a.Node, Generation: a.Generation,
-		Terminating: a.Terminating > 0, From: a.Intended, To: a.Intended, Count: 1}
+		Terminating: a.Terminating > 0, Client: a.Client, From: a.Intended, To: a.Intended, Count: 1}
 	for i := range b.Groups {
 		if o := &b.Groups[i]; o.Path == one.Path && o.Backend == one.Backend && o.Node == one.Node && o.Generation == one.Generation &&
-			o.Terminating == one.Terminating && b.epochs[i] == g.path.Epoch {
+			o.Terminating == one.Terminating && o.Client == one.Client && b.epochs[i] == g.path.Epoch {
 			o.From, o.To, o.Count = min(o.From, one.From), max(o.To, one.To), o.Count+1
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strconv"
@@ -193,13 +194,23 @@ func (s *server) terminating() int64 {
 	return max(1, (time.Since(s.started) - time.Duration(at)).Milliseconds())
 }
 
-// line returns the identity in one line: pod, node, generation and terminating milliseconds; "-" replaces empty values.
-func (s *server) line() string {
+// line returns the identity in one line: pod, node, generation, the client's address and terminating milliseconds; "-" replaces empty
+// values.
+func (s *server) line(client string) string {
 	word := func(v string) string {
 		if v == "" {
 			return "-"
 		}
 		return v
 	}
-	return word(s.id.Pod) + " " + word(s.id.Node) + " " + word(s.id.Generation) + " " + strconv.FormatInt(s.terminating(), 10)
+	return word(s.id.Pod) + " " + word(s.id.Node) + " " + word(s.id.Generation) + " " + word(host(client)) + " " + strconv.FormatInt(s.terminating(), 10)
+}
+
+// host returns the address of a client without its port; empty if it has none.
+func host(client string) string {
+	address, err := netip.ParseAddrPort(client)
+	if err != nil {
+		return ""
+	}
+	return address.Addr().Unmap().String()
 }

@@ -118,6 +118,9 @@ func TestPathsMatchAgnhost(t *testing.T) {
 		if diff := cmp.Diff(someone, got); diff != "" {
 			t.Errorf("%s: identity (-want +got):\n%s", tt.path, diff)
 		}
+		if client := h.Get(HeaderClient); client != "127.0.0.1" {
+			t.Errorf("%s: %s: %q", tt.path, HeaderClient, client)
+		}
 		if ms := h.Get(HeaderTerminating); ms != "" {
 			t.Errorf("%s: %s: %s without SIGTERM", tt.path, HeaderTerminating, ms)
 		}
@@ -209,8 +212,8 @@ func TestRawCommands(t *testing.T) {
 	tests := []struct{ ask, udp, tcp string }{
 		{"hostname", "web-1", "web-1"},
 		{"hostName\n", "web-1", "web-1"},
-		{"identity", "web-1 node-2 abc 0", "web-1 node-2 abc 0"},
-		{"attempt 1/42", "1/42 web-1 node-2 abc 0", "1/42 web-1 node-2 abc 0"},
+		{"identity", "web-1 node-2 abc 127.0.0.1 0", "web-1 node-2 abc 127.0.0.1 0"},
+		{"attempt 1/42", "1/42 web-1 node-2 abc 127.0.0.1 0", "1/42 web-1 node-2 abc 127.0.0.1 0"},
 		{"echo Hello you", "hello you", "hello you"},
 		{"envvar SOME", "Thing", "Thing"},
 		{"clientip", udp.LocalAddr().String(), tcp.LocalAddr().String()},

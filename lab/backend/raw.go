@@ -68,13 +68,13 @@ func (s *server) reply(request, client string, port int) (string, bool) {
 	case lower == "hostname":
 		return s.id.Pod, true
 	case lower == "identity":
-		return s.line(), true
+		return s.line(client), true
 	case lower == "clientip":
 		return client, true
 	case lower == "serverport":
 		return strconv.Itoa(port), true
 	case word == "attempt" && rest != "":
-		return rest + " " + s.line(), true
+		return rest + " " + s.line(client), true
 	case word == "echo" && rest != "":
 		return rest, true
 	case word == "envvar" && rest != "":

@@ -16,12 +16,13 @@ const (
 	HeaderNode        = "X-Hitless-Node"
 	HeaderGeneration  = "X-Hitless-Generation"
 	HeaderTerminating = "X-Hitless-Terminating-Ms" // absent before SIGTERM
+	HeaderClient      = "X-Hitless-Client"         // address of the client as the pod sees it
 )
 
 func (s *server) web() *http.Server {
 	routes := s.routes()
 	return &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.setHeaders(w.Header())
+		s.setHeaders(w.Header(), r.RemoteAddr)
 		if s.options.HTTPOverride != "" {
 			override, err := s.override(r)
 			if err != nil {
@@ -34,10 +35,11 @@ func (s *server) web() *http.Server {
 	})}
 }
 
-func (s *server) setHeaders(h http.Header) {
+func (s *server) setHeaders(h http.Header, client string) {
 	h.Set(HeaderPod, s.id.Pod)
 	h.Set(HeaderNode, s.id.Node)
 	h.Set(HeaderGeneration, s.id.Generation)
+	h.Set(HeaderClient, host(client))
 	if ms := s.terminating(); ms > 0 {
 		h.Set(HeaderTerminating, strconv.FormatInt(ms, 10))
 	}

@@ -148,7 +148,7 @@ func TestEveryProtocol(t *testing.T) {
 				return
 			}
 			if number, is := strings.CutPrefix(string(buffer[:n]), "attempt "); is {
-				_, _ = conn.WriteTo([]byte(number+" web-1 - - 0"), from)
+				_, _ = conn.WriteTo([]byte(number+" web-1 - - - 0"), from)
 			}
 		}
 	}()

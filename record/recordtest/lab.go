@@ -217,7 +217,7 @@ func (s *Lab) Attempt(l Lane, svc *Service, seq uint64, intended time.Duration) 
 	if strings.HasPrefix(l.Protocol, "udp") {
 		a.Connect = 0
 	}
-	a.Backend, a.Node, a.Generation = p.Name, p.Node, p.generation
+	a.Backend, a.Node, a.Generation, a.Client = p.Name, p.Node, p.generation, record.ClientUnchanged
 	if p.Terminating > 0 && at > p.Terminating {
 		a.Terminating = at - p.Terminating
 	}

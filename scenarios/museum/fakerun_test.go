@@ -26,6 +26,7 @@ type fakeRun struct {
 	otherPod   [2]time.Duration // from when until when web-2 answers new connections in the place of web-1
 	freshUntil time.Duration    // end of the answers of lane udp-fresh; 0 without that lane
 	unserved   time.Duration    // begin of the answers of a lane to a port without a Service; 0 without that lane
+	masquerade time.Duration    // from when on pods see the address of a node as the client's; 0 for never
 	// flow returns the pod that answers the UDP flow at a time, empty for none; nil without a UDP flow.
 	flow func(at time.Duration) string
 	// flowClass returns the class of an unanswered datagram; nil means reply-timeout.
@@ -129,6 +130,10 @@ func (s *fakeRun) write(t *testing.T) *Record {
 		plain := s.attempt(0, uint64(seq), at, webAddress)
 		if at >= s.otherPod[0] && at < s.otherPod[1] && plain.Class == record.OK {
 			plain.Backend = "web-2"
+		}
+		plain.Client = record.ClientUnchanged
+		if s.masquerade > 0 && at >= s.masquerade {
+			plain.Client = "10.0.0.2"
 		}
 		w.Attempt(plain)
 		if at < s.long {

@@ -17,11 +17,12 @@ type Record struct {
 	Moves   []Move         // of the flow of a udp-sticky lane
 }
 
-// Answers are consecutive answered attempts of one lane, on one path, by one pod.
+// Answers are consecutive answered attempts of one lane, on one path, by one pod that saw one address of the client.
 type Answers struct {
 	Protocol    string        // of the lane; record.RoleUnserved of a lane with that role
 	Node        string        // path
 	Pod         string        // empty where that is not known
+	Client      string        // address that the pod saw, see record.Attempt
 	First, Last time.Duration // when the first and the last of these attempts started
 	Count       int
 }
@@ -58,7 +59,7 @@ func (r *Record) readLane(a *analysis.Analysis, l *analysis.Lane) {
 			continue
 		}
 		at, by := s.Start(), a.Backends[s.Backend].Name
-		r.addAnswer(last, Answers{Protocol: protocol, Node: a.Nodes[s.Node], Pod: by}, at, int(s.N))
+		r.addAnswer(last, Answers{Protocol: protocol, Node: a.Nodes[s.Node], Pod: by, Client: a.Clients[s.Client]}, at, int(s.N))
 		if l.Protocol == record.ProtocolSticky && pod != "" && by != pod {
 			r.Moves = append(r.Moves, Move{at, pod, by})
 		}
