@@ -93,7 +93,7 @@ func followPods(ctx context.Context, l *lab.Lab, pods *prober.Pods, now func() t
 // hold opens an idle connection. IPVS drops connections without packets after 15 minutes, so it has keep-alives; their interval is
 // longer than Go's 15 s, which would be most of the guest's work with hundreds of connections.
 func (c client) hold(ctx context.Context, target string) (io.Closer, error) {
-	conn, err := c.DialContext(ctx, "tcp", target)
+	conn, err := besideLanes(c.Namespace)(ctx, "tcp", target)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,18 @@ func reach(ctx context.Context, client *topology.Namespace, network, target stri
 	if network == "udp" {
 		return reachUDP(ctx, client, target)
 	}
-	return reachHTTP(ctx, client.DialContext, target)
+	return reachHTTP(ctx, besideLanes(client), target)
+}
+
+// besideLanes dials from a client's namespace with source ports that no lane uses.
+func besideLanes(client *topology.Namespace) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = client.Do(func() error {
+			conn, err = probes.DialBesideLanes(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}
 }
 
 // reachHTTP makes one request on a new connection.
@@ -68,7 +79,7 @@ func reachHTTP(ctx context.Context, dial func(ctx context.Context, network, addr
 
 // reachUDP sends one datagram and waits for its answer.
 func reachUDP(ctx context.Context, client *topology.Namespace, target string) error {
-	conn, err := client.DialContext(ctx, "udp", target)
+	conn, err := besideLanes(client)(ctx, "udp", target)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -103,7 +102,7 @@ func (liveClient) Reach(ctx context.Context, network, target string) error {
 }
 
 func (liveClient) Hold(ctx context.Context, target string) (io.Closer, error) {
-	return (&net.Dialer{}).DialContext(ctx, "tcp", target)
+	return probes.DialBesideLanes(ctx, "tcp", target)
 }
 
 // liveMarks annotates the run's changes of the cluster's objects.
@@ -153,7 +152,7 @@ func reachFromHere(ctx context.Context, network, target string) error {
 	if err != nil {
 		return err
 	}
-	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	answer, err := (&http.Transport{DisableKeepAlives: true, DialContext: probes.DialBesideLanes}).RoundTrip(req)
 	if err != nil {
 		return err
 	}

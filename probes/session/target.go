@@ -92,7 +92,7 @@ func CheckTarget(ctx context.Context, l *probes.Lane) error {
 	if overUDP(*l) {
 		return checkUDPTarget(ctx, l)
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", l.Target.String())
+	conn, err := probes.DialBesideLanes(ctx, "tcp", l.Target.String())
 	if err != nil {
 		return fmt.Errorf("sending the target a request before measuring: %w; a target that does not answer cannot be measured", err)
 	}
@@ -123,7 +123,7 @@ func overUDP(l probes.Lane) bool { return strings.HasPrefix(l.Protocol, "udp-") 
 
 // checkUDPTarget sends the requests that a lane can use until one is answered. It repeats them, because a datagram may be lost.
 func checkUDPTarget(ctx context.Context, l *probes.Lane) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "udp", l.Target.String())
+	conn, err := probes.DialBesideLanes(ctx, "udp", l.Target.String())
 	if err != nil {
 		return fmt.Errorf("connecting a UDP socket to the target: %w", err)
 	}

@@ -1,0 +1,61 @@
+package probes
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+)
+
+// What asks a target beside its lanes uses source ports that no lane uses, and one port once.
+func TestDialBesideLanes(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		datagrams, err := net.ListenPacket("udp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer datagrams.Close()
+		for network, to := range map[string]net.Addr{"tcp": listener.Addr(), "udp": datagrams.LocalAddr()} {
+			used := map[uint16]bool{}
+			for range 20 {
+				conn, err := DialBesideLanes(t.Context(), network, to.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				port := netip.MustParseAddrPort(conn.LocalAddr().String()).Port()
+				if used[port] || port >= firstPort && port < firstPort+portCount {
+					t.Errorf("%s to %s from port %d; used %v", network, to, port, used)
+				}
+				used[port] = true
+			}
+		}
+	}
+	// A port that another program uses is left out.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	next := nthBesidePort(besidePorts.Load() + 1)
+	taken, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.IPv4Unspecified(), next)))
+	if err != nil {
+		t.Skipf("port %d is in use: %v", next, err)
+	}
+	defer taken.Close()
+	conn, err := DialBesideLanes(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := netip.MustParseAddrPort(conn.LocalAddr().String()).Port(); got == next {
+		t.Errorf("connected from port %d, which is in use", got)
+	}
+	if _, err := DialBesideLanes(t.Context(), "tcp", "localhost:80"); err == nil {
+		t.Error("a name was accepted as an address")
+	}
+}
