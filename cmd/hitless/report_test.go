@@ -111,8 +111,8 @@ func TestReportsOfDamagedHistories(t *testing.T) {
 		"half the events":   {record.EventsFile, half, 3, true, []string{"INVALID", "the record of events is damaged after 4 events", "belong to no declared lane"}},
 		"no events":         {record.EventsFile, none, 3, true, []string{"INVALID", "belong to no declared lane", `no phase "baseline"`}},
 		"half of run.json":  {record.RunFile, half, 3, false, []string{"INVALID", "no seal", "run.json", "it is damaged"}},
-		"another version": {record.RunFile, func(b []byte) []byte { return bytes.Replace(b, []byte(`Version": 2`), []byte(`Version": 7`), 1) },
-			2, false, []string{"version 7", "version 2", "take the hitless that wrote it"}},
+		"another version": {record.RunFile, func(b []byte) []byte { return bytes.Replace(b, []byte(`Version": 3`), []byte(`Version": 7`), 1) },
+			2, false, []string{"version 7", "version 3", "take the hitless that wrote it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
