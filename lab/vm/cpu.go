@@ -89,39 +89,62 @@ func PinThread(cpu int) error {
 	return nil
 }
 
-// orderThreads gives QEMU's main loop priority over its CPU thread on the CPU that they share. When the guest goes
-// idle, the main loop advances the virtual clock to the next timer. If the main loop still has work while the guest
-// runs, it may advance the clock before the last instructions are accounted for, and runs differ by microseconds.
-// With priority it always finishes before the guest runs.
+// threads are two threads of QEMU that share a CPU, by their ids. The zero value is none.
+type threads struct{ mainLoop, cpu int }
+
+// threadsOf returns the threads of a QEMU that has just been started. The CPU thread starts shortly after QEMU; no event announces it.
+func threadsOf(pid int) threads {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if tid, ok := cpuThread(pid); ok {
+			return threads{pid, tid}
+		}
+	}
+	return threads{}
+}
+
+// order gives QEMU's main loop priority over its CPU thread, before the guest runs. When the guest goes idle, the main loop advances the
+// virtual clock to the next timer. If the main loop still has work while the guest runs, it may advance the clock before the last
+// instructions are accounted for, and runs differ by microseconds. With priority it always finishes before the guest runs.
 //
-// The main loop gets the lowest real-time priority where that is allowed (sched(7)); it is nearly always idle, so it
+// The main loop gets the lowest real-time priority where that is allowed (sched(7)); while the guest runs it is nearly always idle, so it
 // starves nothing. The CPU thread would starve the main loop; it runs before ordinary programs, unless this one was started with a nice
 // value or as SCHED_IDLE. Without permission the CPU thread gets a higher nice value instead. Failure is not an error: the run's hash shows
 // whether the run repeats.
-func orderThreads(pid int) {
-	set := func(tid int, policy uint32, nice int32, priority uint32) error {
-		return unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Nice: nice, Priority: priority,
-			Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
+func (t threads) order() {
+	if t == (threads{}) {
+		return
 	}
-	policy, nice := uint32(unix.SCHED_BATCH), int32(-10)
+	policy, nice := ownPriority()
+	if setPriority(t.mainLoop, unix.SCHED_FIFO, 0, 1) != nil || setPriority(t.cpu, policy, nice, 0) != nil {
+		_ = setPriority(t.cpu, unix.SCHED_BATCH, max(5, nice), 0)
+	}
+}
+
+// level gives both threads the priority of the CPU thread, while the guest stands still. The main loop then loads or saves gigabytes, and
+// with a real-time priority it would stop other programs for half a second.
+func (t threads) level() {
+	if t == (threads{}) {
+		return
+	}
+	policy, nice := ownPriority()
+	_, _ = setPriority(t.mainLoop, policy, nice, 0), setPriority(t.cpu, policy, nice, 0)
+}
+
+// ownPriority is the policy and the nice value of CPU threads, by those of this process.
+func ownPriority() (policy uint32, nice int32) {
 	switch own, err := unix.SchedGetAttr(0, 0); {
 	case err != nil:
 	case own.Policy == unix.SCHED_IDLE:
-		policy, nice = unix.SCHED_IDLE, 0
+		return unix.SCHED_IDLE, 0
 	case own.Nice > 0:
-		nice = own.Nice
+		return unix.SCHED_BATCH, own.Nice
 	}
-	// The CPU thread starts shortly after QEMU; no event announces it.
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		tid, ok := cpuThread(pid)
-		if !ok {
-			continue
-		}
-		if set(pid, unix.SCHED_FIFO, 0, 1) != nil || set(tid, policy, nice, 0) != nil {
-			_ = set(tid, unix.SCHED_BATCH, max(5, nice), 0)
-		}
-		return
-	}
+	return unix.SCHED_BATCH, -10
+}
+
+func setPriority(tid int, policy uint32, nice int32, priority uint32) error {
+	return unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Nice: nice, Priority: priority,
+		Flags: unix.SCHED_FLAG_RESET_ON_FORK}, 0)
 }
 
 // TryPriority reports whether this process may give the real-time priority that QEMU's main loop gets.

@@ -306,7 +306,12 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 			err = cmd.Start()
 		}
 		if err == nil {
-			orderThreads(cmd.Process.Pid)
+			if of := threadsOf(cmd.Process.Pid); m == nil {
+				of.order() // the guest runs at once
+			} else {
+				of.level()
+				m.threads = of
+			}
 		}
 		started <- err
 		if err == nil {

@@ -17,6 +17,7 @@ type monitor struct {
 	conn    *net.UnixConn
 	decoder *json.Decoder
 	paused  bool // a STOP event arrived after the last `cont`
+	threads threads
 }
 
 // message is a line of QMP: the greeting, a response or an event.
@@ -97,6 +98,7 @@ func (m *monitor) next() (message, error) {
 // resume starts or continues the guest.
 func (m *monitor) resume() error {
 	m.paused = false
+	m.threads.order()
 	_, err := m.execute("cont", nil)
 	return err
 }
@@ -108,6 +110,7 @@ func (m *monitor) awaitPause() bool {
 			return false
 		}
 	}
+	m.threads.level()
 	return true
 }
 
