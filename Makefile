@@ -4,7 +4,7 @@ LDFLAGS := -s -w
 # Programs, tests and lint use the same compiled packages: without C, and with -trimpath.
 export CGO_ENABLED := 0
 
-.PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum kill-score nightly nightly-soak lint clean packages
+.PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -97,6 +97,9 @@ museum: packages build ## run each bug of the museum against a version with it a
 
 kill-score: packages build ## run the conformance suite against proxies with one defect each for docs/results/kill-score.md (three hours); continues; fails when one survives; SUBSET=ignore-udp,flush
 	@hack/kill-score.sh
+
+museum-kills: packages build ## run conformance specs against both specimens of each bug of the museum, for docs/results/museum.md (five hours); continues; SUBSET=k8s-92019
+	@hack/kill-score.sh -bugs
 
 bench-proxier: packages build ## measure the bundled proxier and kube-proxy from API to kernel for docs/results/proxier-cost.md (an hour and a half); SERVICES=100,1000 REPEAT=3
 	@hack/bench-proxier.sh

@@ -48,6 +48,7 @@ var parts = []part{
 	{"docs/results/upgrades.md", "upgrades", upgradesTable},
 	{"docs/museum.md", "museum", museumList},
 	{"docs/results/museum.md", "museum-results", museumTable},
+	{"docs/results/museum.md", "museum-kills", museumKills},
 	{"docs/results/verified.md", "verified", verifiedTable},
 	{"docs/results/zero-loss.md", "zero-loss", tableOf("zero-loss/*.json", compare.WriteResults)},
 	{"docs/results/suites.md", "suites", suitesTable},

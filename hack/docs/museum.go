@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/scenarios/museum"
+	"github.com/hitless/hitless/suites/mutants"
 )
 
 // museumList is the table of all bugs, and a section for each with its facts, timeline and picture.
@@ -75,6 +77,31 @@ func museumTable(top string) (string, error) {
 	fmt.Fprintf(&text, "\n%s with a fixed version and %s without one were run. On the first seed the verdict alone tells the subjects of %d of them apart. "+
 		"It is fail with the bug; without it, it is pass or the loss is less than half. Programs (sha256): %s.\n", units.Plural(pairs[0], "bug"), units.Thousands(pairs[1]),
 		caught, strings.Join(programs, ", "))
+	return text.String(), nil
+}
+
+// museumKills is the table of the conformance specs that tell the specimens of each bug apart.
+func museumKills(top string) (string, error) {
+	t, err := mutants.Read(filepath.Join(top, bugs.KillsFile))
+	if err != nil {
+		return "", err
+	}
+	var text, alone strings.Builder
+	text.WriteString("| bug | with it | without it | specs that fail with the bug only |\n|---|---|---|---|\n")
+	measured, found := 0, 0
+	for _, k := range bugs.Kills() {
+		switch red := t.Kills(k.Mutant); {
+		case t.StateOf(k.Mutant) == mutants.NotMeasured:
+			continue
+		case len(red) > 0:
+			fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", k.ID, k.Bad.Subject, k.Good.Subject, mutants.Folded(red))
+			found++
+		default:
+			fmt.Fprintf(&alone, "- %s: %s\n", k.ID, k.Title)
+		}
+		measured++
+	}
+	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured. Only their own entries find these:\n\n%s", found, measured, alone.String())
 	return text.String(), nil
 }
 

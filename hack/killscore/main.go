@@ -1,6 +1,8 @@
 // Command killscore measures whether the specs of suites/conformance can fail: it runs them against proxies with one defect each, and
-// writes docs/results/kill-score.json. It is run from the top of the tree, by `make kill-score`, which then writes the page. Exit codes: 0
-// every measured mutant was killed, 1 one survived, 2 wrong usage or environment, 3 the proxier without a fault is not green.
+// writes docs/results/kill-score.json. With -bugs it runs them against the specimens of the museum instead, and writes
+// docs/results/museum-kills.json. It is run from the top of the tree, by `make kill-score` and `make museum-kills`, which then write the
+// pages. Exit codes: 0 every measured mutant was killed, 1 one survived, 2 wrong usage or environment, 3 the proxier without a fault is
+// not green. Bugs that no spec finds are no error.
 package main
 
 import (
@@ -16,14 +18,20 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hitless/hitless/hack/bugs"
 	"github.com/hitless/hitless/suites"
 	"github.com/hitless/hitless/suites/mutants"
 )
 
 func main() {
-	subset := flag.String("subset", "", "only these mutants, separated by commas")
+	subset := flag.String("subset", "", "only these mutants or bugs, separated by commas")
+	ofBugs := flag.Bool("bugs", false, "measure the specimens of the museum instead of the mutants")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	measure := measureMutants
+	if *ofBugs {
+		measure = measureBugs
+	}
 	code, err := measure(ctx, *subset)
 	stop()
 	if err != nil {
@@ -32,37 +40,69 @@ func main() {
 	os.Exit(code)
 }
 
-func measure(ctx context.Context, subset string) (exitCode int, err error) {
+func measureMutants(ctx context.Context, subset string) (exitCode int, err error) {
 	some, err := mutants.Select(subset)
 	if err != nil {
 		return 2, err
 	}
-	out, err := filepath.Abs(filepath.Join("out", "kill-score"))
+	table, exitCode, err := measure(ctx, some, mutants.File, filepath.Join("out", "kill-score"))
 	if err != nil {
-		return 2, err
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return 2, err
-	}
-	faulty := filepath.Join(out, "faulty")
-	if err := suites.Build(suites.FaultyPackage, faulty); err != nil {
-		return 2, err
-	}
-	table, err := mutants.Measurement{Program: filepath.Join("bin", "hitless"), Faulty: faulty, Out: out, File: mutants.File, Mutants: some, Examine: examine,
-		Log: func(line string) { fmt.Println(line) }, Now: time.Now}.Run(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return 130, errors.New("interrupted; the same command continues")
-	case mutants.IsInvalid(err):
-		return 3, err
-	case err != nil:
-		return 2, err
+		return exitCode, err
 	}
 	fmt.Println(table.Summary())
 	if survivors := table.Survivors(some); len(survivors) > 0 {
 		return 1, fmt.Errorf("no spec of their features turned these mutants red: %s", strings.Join(survivors, ", "))
 	}
 	return 0, nil
+}
+
+// measureBugs measures the specimens of bugs, and prints how many bugs a spec finds.
+func measureBugs(ctx context.Context, subset string) (exitCode int, err error) {
+	some, err := bugs.SelectKills(subset)
+	if err != nil {
+		return 2, err
+	}
+	var of []mutants.Mutant
+	for _, k := range some {
+		of = append(of, k.Mutant)
+	}
+	table, exitCode, err := measure(ctx, of, bugs.KillsFile, filepath.Join("out", "museum-kills"))
+	if err != nil {
+		return exitCode, err
+	}
+	found := 0
+	for _, m := range of {
+		if len(table.Kills(m)) > 0 {
+			found++
+		}
+	}
+	fmt.Printf("a spec of the conformance suite finds %d of %d bugs\n", found, len(of))
+	return 0, nil
+}
+
+// measure measures the rows of mutants that a file lacks. The exit code counts only with an error.
+func measure(ctx context.Context, of []mutants.Mutant, file, out string) (table *mutants.Table, exitCode int, err error) {
+	if out, err = filepath.Abs(out); err != nil {
+		return nil, 2, err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return nil, 2, err
+	}
+	faulty := filepath.Join(out, "faulty")
+	if err := suites.Build(suites.FaultyPackage, faulty); err != nil {
+		return nil, 2, err
+	}
+	table, err = mutants.Measurement{Program: filepath.Join("bin", "hitless"), Faulty: faulty, Out: out, File: file, Mutants: of, Examine: examine,
+		Log: func(line string) { fmt.Println(line) }, Now: time.Now}.Run(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, 130, errors.New("interrupted; the same command continues")
+	case mutants.IsInvalid(err):
+		return nil, 3, err
+	case err != nil:
+		return nil, 2, err
+	}
+	return table, 0, nil
 }
 
 // examine runs `hitless conformance`, whose output goes to a file beside the results.

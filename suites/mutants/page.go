@@ -21,7 +21,7 @@ func (t *Table) WriteMarkdown(w io.Writer) error {
 			state = "**" + state + "**"
 		}
 		red := t.Kills(m)
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %d | %s |\n", m.Name, m.Does, strings.Join(m.Features, ", "), state, len(red), folded(red))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %d | %s |\n", m.Name, m.Does, strings.Join(m.Features, ", "), state, len(red), Folded(red))
 	}
 	b.WriteString("\n## Specs\n\n")
 	writeSpecs(&b, kills)
@@ -84,8 +84,8 @@ func writeSpecs(b *strings.Builder, kills map[string][]string) {
 // mostShown bounds the specs of a row.
 const mostShown = 6
 
-// folded lists specs. Those that differ in their family only are one: `cluster IP (ipv4, ipv6)`.
-func folded(specs []conformance.Spec) string {
+// Folded lists specs. Those that differ in their family only are one: `cluster IP (ipv4, ipv6)`.
+func Folded(specs []conformance.Spec) string {
 	var names []string
 	families := map[string][]string{}
 	for _, s := range specs {
