@@ -6,6 +6,9 @@ import "slices"
 const (
 	webTCP = "ip daddr 203.0.113.10 tcp dport 80 "
 	webUDP = "ip daddr 203.0.113.10 udp dport 80 "
+
+	webTCP6 = "ip6 daddr 2001:db8:203::a tcp dport 80 "
+	webUDP6 = "ip6 daddr 2001:db8:203::a udp dport 80 "
 )
 
 // All returns the mutants.
@@ -62,8 +65,8 @@ var writesWrongly = []Mutant{
 	{Name: "drop-empty", Does: "drops connections to a Service without an endpoint instead of refusing them", Features: []string{"endpoints"}},
 	{Name: "ranges-everywhere", Does: "applies loadBalancerSourceRanges to node ports and cluster IPs too", Features: []string{"source-ranges"}},
 	{Name: "no-cluster-ips", Does: "does not bind cluster IPs", Features: []string{"cluster-ip"}},
-	{Name: "keep-endpoints", Does: "never drains or deletes a removed endpoint", Features: []string{"endpoints", "rollout"}, Runs: []string{"rollout-cluster", "rollout-node-port"}},
-	{Name: "never-zero", Does: "sends new connections to removed endpoints until their old ones end", Features: []string{"rollout", "drain"}, Runs: []string{"rollout-cluster-ip", "drain"}},
+	{Name: "keep-endpoints", Does: "never drains or deletes a removed endpoint", Features: []string{"endpoints", "rollout"}, Runs: []string{"rollout-cluster", "rollout-node-port", "rollout-cluster-ipv6", "rollout-cluster-dual-stack", "rollout-node-port-ipv6"}},
+	{Name: "never-zero", Does: "sends new connections to removed endpoints until their old ones end", Features: []string{"rollout", "drain"}, Runs: []string{"rollout-cluster-ip", "drain", "rollout-cluster-ip-ipv6", "drain-ipv6"}},
 	{Name: "ignore-weight", Does: "does not use an endpoint that becomes ready again while it drains", Features: []string{"flap", "endpoints"}, Runs: []string{"flap", "restart-ready"}},
 	{Name: "health-always", Does: "answers 200 to health checks without a local endpoint", Features: []string{"health-check-node-port"}, Runs: []string{"rollout-local"}},
 	{Name: "health-never", Does: "answers 503 to health checks with a local endpoint", Features: []string{"health-check-node-port"}},
@@ -74,18 +77,18 @@ var writesWrongly = []Mutant{
 
 // disturbed lose connections while something changes, or at random.
 var disturbed = []Mutant{
-	{Name: "cut-endpoints", Does: "ends the connections of an endpoint at once instead of draining it", Features: []string{"open-connections"}, Runs: []string{"flap", "policy-external", "policy-internal"}},
+	{Name: "cut-endpoints", Does: "ends the connections of an endpoint at once instead of draining it", Features: []string{"open-connections"}, Runs: []string{"flap", "policy-external", "policy-internal", "policy-external-ipv6", "policy-internal-ipv6"}},
 	{Name: "re-add", Does: "deletes and adds an endpoint instead of raising its weight", Features: []string{"open-connections"}, Faults: []string{"*:re-add"}, Runs: []string{"flap"}},
 	{Name: "replace-updated", Does: "deletes and adds a virtual server instead of changing it", Features: []string{"affinity"}, Runs: []string{"policy-affinity"}},
 	{Name: "rewrite-changed", Does: "deletes and adds all virtual servers of a Service whose spec changes", Features: []string{"policy-change"}, Runs: []string{"policy-ports", "policy-ranges", "policy-internal"}},
 	{Name: "ranges-first", Does: "restricts a Service before it allows its clients", Features: []string{"source-ranges"}, Runs: []string{"policy-ranges"}},
 	{Name: "flush", Does: "deletes the measured Service's virtual servers at each start", Features: []string{"restart"}, Faults: []string{"*:flush:0s:400ms"}, Flags: []string{"--after-restart"},
-		Runs: []string{"restart-term", "restart-kill"}},
+		Runs: []string{"restart-term", "restart-kill", "restart-term-ipv6", "restart-term-dual-stack", "others-restart"}},
 	{Name: "clean-at-end", Does: "deletes its virtual servers when it ends", Features: []string{"upgrade"}, Runs: []string{"upgrade-itself", "upgrade-back-rollout"}},
 	{Name: "lease", Does: "drops all packets unless the proxier gives a sign of life every 3 s", Features: []string{"restart"}, Runs: []string{"restart-stop"}},
-	{Name: "dead-again", Does: "follows no change after its restart", Features: []string{"restart"}, Runs: []string{"restart-change", "restart-ready"}},
-	{Name: "dead", Does: "follows no change from the scenario on", Features: []string{"api-outage", "rollout", "scale"}, Faults: []string{"*:dead:24s:1h"}, Runs: []string{"api-relist", "api-away", "scale-zero"}},
-	{Name: "udp-left", Does: "never deletes an endpoint of UDP or the conntrack entry of its flows", Features: []string{"udp"}, Runs: []string{"scale-zero", "rollout-cluster"}},
+	{Name: "dead-again", Does: "follows no change after its restart", Features: []string{"restart"}, Runs: []string{"restart-change", "restart-ready", "restart-change-ipv6"}},
+	{Name: "dead", Does: "follows no change from the scenario on", Features: []string{"api-outage", "rollout", "scale"}, Faults: []string{"*:dead:24s:1h"}, Runs: []string{"api-relist", "api-away", "scale-zero", "scale-zero-ipv6"}},
+	{Name: "udp-left", Does: "never deletes an endpoint of UDP or the conntrack entry of its flows", Features: []string{"udp"}, Runs: []string{"scale-zero", "rollout-cluster", "scale-zero-ipv6"}},
 	{Name: "keep-flows", Does: "does not delete the conntrack entries of UDP flows to removed endpoints", Features: []string{"udp"}, Runs: []string{"scale-zero"}},
 	{Name: "lose-some", Does: "drops one of 300 new connections", Features: []string{"undisturbed"}, Faults: []string{"*:rule:1s:1h:in " + webTCP + "tcp flags & (syn|ack) == syn numgen inc mod 300 == 7 drop"},
 		Runs: []string{"quiet"}},
@@ -93,6 +96,12 @@ var disturbed = []Mutant{
 		Faults: []string{"*:rule:40s:1h:tracked " + webTCP + "ct state established numgen inc mod 50 == 7 reject with tcp reset"}, Runs: []string{"quiet"}},
 	{Name: "lose-datagrams", Does: "drops one of 20 datagrams", Features: []string{"udp"}, Faults: []string{"*:rule:1s:1h:in " + webUDP + "numgen inc mod 20 == 7 drop"},
 		Runs: []string{"quiet", "upgrade-itself"}},
+	{Name: "lose-some6", Does: "drops one of 300 new connections over IPv6", Features: []string{"undisturbed"}, Faults: []string{"*:rule:1s:1h:in " + webTCP6 + "tcp flags & (syn|ack) == syn numgen inc mod 300 == 7 drop"},
+		Runs: []string{"quiet-ipv6"}},
+	{Name: "reset-open6", Does: "resets open connections over IPv6 after 40 s", Features: []string{"open-connections"},
+		Faults: []string{"*:rule:40s:1h:tracked " + webTCP6 + "ct state established numgen inc mod 50 == 7 reject with tcp reset"}, Runs: []string{"quiet-ipv6"}},
+	{Name: "lose-datagrams6", Does: "drops one of 20 datagrams over IPv6", Features: []string{"udp"}, Faults: []string{"*:rule:1s:1h:in " + webUDP6 + "numgen inc mod 20 == 7 drop"},
+		Runs: []string{"quiet-ipv6"}},
 	{Name: "ignore-removal-of-node", Does: "passes health checks on a node that the autoscaler removes", Features: []string{"proxy-terminating-nodes"}, Faults: []string{"*:ignore-removal-of-node"},
 		Flags: []string{"--healthz-bind-address="}, Runs: []string{"drain-scaledown"}},
 	{Name: "ignore-damage", Does: "does not notice that another program deleted its rules", Features: []string{"interference"}, Runs: []string{"interference-flush"}},
@@ -104,9 +113,9 @@ var disturbed = []Mutant{
 // withFlags are the bundled proxier with flags that break a promise.
 var withFlags = []Mutant{
 	{Name: "masquerade-all", Does: "masquerades all traffic to cluster IPs", Features: []string{"cluster-ip"}, Flags: []string{"--masquerade-all"}},
-	{Name: "no-fallback", Does: "does not use serving terminating endpoints", Features: []string{"terminating-endpoints"}, Flags: []string{"--terminating-fallback=false"}, Runs: []string{"rollout-local"}},
+	{Name: "no-fallback", Does: "does not use serving terminating endpoints", Features: []string{"terminating-endpoints"}, Flags: []string{"--terminating-fallback=false"}, Runs: []string{"rollout-local", "rollout-local-ipv6", "rollout-local-dual-stack"}},
 	{Name: "wrong-node-address", Does: "serves node ports only at another address of the node", Features: []string{"node-port"}, Flags: []string{"--nodeport-addresses=198.51.100.0/24,2001:db8:2::/64"}},
-	{Name: "late", Does: "applies changes up to 30 s late", Features: []string{"rollout", "api-outage"}, Flags: []string{"--ipvs-min-sync-period=30s"}, Runs: []string{"rollout-external-ip", "api-delay"}},
+	{Name: "late", Does: "applies changes up to 30 s late", Features: []string{"rollout", "api-outage"}, Flags: []string{"--ipvs-min-sync-period=30s"}, Runs: []string{"rollout-external-ip", "api-delay", "others-rollout"}},
 }
 
 // documented are proxies with a bug or a limitation that is documented, beside one without it.
@@ -116,5 +125,6 @@ var documented = []Mutant{
 	{Name: "k8s-92019", Does: "kube-proxy that leaves a pod unready that became ready during a restart", Features: []string{"restart"}, Subject: "kube-proxy@v1.25.3/ipvs", Twin: "kube-proxy@v1.37.1/ipvs", Runs: []string{"restart-ready"}},
 	{Name: "k8s-71515", Does: "kube-proxy that deletes an endpoint which is ready again", Features: []string{"flap"}, Subject: "kube-proxy@v1.12.2/ipvs", Twin: "kube-proxy@v1.37.1/ipvs", Runs: []string{"flap"}},
 	{Name: "before-kep-3836", Does: "kube-proxy before KEP-3836: passes health checks on a node that the autoscaler removes", Features: []string{"proxy-terminating-nodes"}, Subject: "kube-proxy@v1.26.0/iptables", Twin: "kube-proxy@v1.37.1/iptables", Runs: []string{"drain-scaledown"}},
+	{Name: "full-sync", Does: "kube-proxy that writes the rules of all Services at each change", Features: []string{"many-services"}, Subject: "kube-proxy@v1.24.17/iptables", Twin: "bundled", Runs: []string{"cost"}},
 	{Name: "endpoints-only", Does: "kube-proxy from before EndpointSlices, hints and the label of another proxy", Features: []string{"service-proxy-name", "hints"}, Subject: "kube-proxy@v1.12.10/iptables", Twin: "kube-proxy@v1.37.1/iptables"},
 }

@@ -18,7 +18,7 @@ type Mutant struct {
 	Flags    []string // more flags of the faulty proxier
 	Subject  string   // a subject of hitless instead of the faulty proxier
 	Twin     string   // the same without the defect; Unmutated where it is empty
-	Runs     []string // names of disruptions, at most three; the checks of routing always run
+	Runs     []string // names of disruptions, at most five; the checks of routing always run
 }
 
 // Unmutated is the twin of all faulty proxiers: the same program without a fault.

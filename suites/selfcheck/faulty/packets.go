@@ -21,18 +21,22 @@ var chains = map[string]string{
 	"out":     "type filter hook postrouting priority 310", // after every proxy, with the addresses that the client sees
 }
 
-// rule adds a rule at the fault's time, and removes it again.
+// rule adds a rule at the fault's time, and removes it again. A rule that begins with ip6 is one of IPv6.
 func (i *injection) rule(f fault) error {
 	name, rule, _ := strings.Cut(f.argument, " ")
 	chain, found := chains[name]
 	if !found {
 		return fmt.Errorf("--fault: no chain %q for a rule", name)
 	}
+	table := "ip faulty"
+	if strings.HasPrefix(rule, "ip6 ") {
+		table = "ip6 faulty"
+	}
 	go func() {
 		i.sleepUntil(f.after)
-		i.failed(f, nft(fmt.Sprintf("add table ip faulty\nadd chain ip faulty %s { %s; }\nadd rule ip faulty %s %s\n", name, chain, name, rule)))
+		i.failed(f, nft(fmt.Sprintf("add table %[1]s\nadd chain %[1]s %[2]s { %[3]s; }\nadd rule %[1]s %[2]s %[4]s\n", table, name, chain, rule)))
 		time.Sleep(f.lasts)
-		i.failed(f, nft("delete table ip faulty\n"))
+		i.failed(f, nft("delete table "+table+"\n"))
 	}()
 	return nil
 }
