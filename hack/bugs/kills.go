@@ -10,7 +10,7 @@ import (
 )
 
 // KillsFile is the table of the conformance specs that tell the two specimens of bugs apart, from the top of the tree.
-const KillsFile = "docs/results/museum-kills.json"
+const KillsFile = "docs/results/kills/museum.json"
 
 // Kill is a bug as a mutant of the conformance suite: its specimens are the mutant and its twin.
 type Kill struct {

@@ -101,7 +101,15 @@ func museumKills(top string) (string, error) {
 		}
 		measured++
 	}
-	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured. Only their own entries find these:\n\n%s", found, measured, alone.String())
+	if measured == 0 {
+		return "No bug was measured yet.\n", nil
+	}
+	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured.", found, measured)
+	if alone.Len() > 0 {
+		text.WriteString(" Only their own entries find these:\n\n" + alone.String())
+	} else {
+		text.WriteString("\n")
+	}
 	return text.String(), nil
 }
 

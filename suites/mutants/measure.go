@@ -210,7 +210,7 @@ func Select(names string) (some []Mutant, err error) {
 	for _, name := range strings.Split(names, ",") {
 		i := slices.IndexFunc(All(), func(m Mutant) bool { return m.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no mutant is called %q; %s lists them", name, strings.TrimSuffix(File, ".json")+".md")
+			return nil, fmt.Errorf("no mutant is called %q; %s lists them", name, Page)
 		}
 		some = append(some, All()[i])
 	}

@@ -15,7 +15,10 @@ import (
 )
 
 // File is where the table is committed, from the top of the tree.
-const File = "docs/results/kill-score.json"
+const File = "docs/results/kills/mutants.json"
+
+// Page is the page of the table, from the top of the tree.
+const Page = "docs/results/kill-score.md"
 
 // Version is the version of the table's format.
 const Version = 1

@@ -74,13 +74,50 @@ func lacking(set kernel.Set) func(*injection, fault) error {
 	return elements(func(e kernel.Element) (kernel.Element, bool) { return e, e.Set != set })
 }
 
+// forced are elements that a fault has added. The proxier reads its sets again and takes them for damage, so the fault keeps them.
+type forced map[kernel.Element]bool
+
+// kept returns the elements of a removal that are not forced.
+func (f forced) kept(remove []kernel.Element) (rest []kernel.Element) {
+	for _, e := range remove {
+		if !f[e] {
+			rest = append(rest, e)
+		}
+	}
+	return rest
+}
+
+// changeSets returns a change of sets, none if it is empty.
+func changeSets(add, remove []kernel.Element) []kernel.Op {
+	if len(add)+len(remove) == 0 {
+		return nil
+	}
+	return []kernel.Op{kernel.ChangeSets{Add: add, Remove: remove}}
+}
+
 // instead is a fault that uses a set in place of another.
 func instead(of, other kernel.Set) func(*injection, fault) error {
-	return elements(func(e kernel.Element) (kernel.Element, bool) {
-		if e.Set == of {
-			e.Set = other
+	force := forced{}
+	return operations(func(op kernel.Op) []kernel.Op {
+		o, is := op.(kernel.ChangeSets)
+		if !is {
+			return []kernel.Op{op}
 		}
-		return e, true
+		remove := force.kept(o.Remove)
+		for n, e := range remove {
+			if e.Set == of {
+				remove[n].Set = other
+				delete(force, remove[n])
+			}
+		}
+		add := slices.Clone(o.Add)
+		for n, e := range add {
+			if e.Set == of {
+				add[n].Set = other
+				force[add[n]] = true
+			}
+		}
+		return changeSets(add, remove)
 	})
 }
 
@@ -99,10 +136,7 @@ func elements(change func(kernel.Element) (kernel.Element, bool)) func(*injectio
 		if !is {
 			return []kernel.Op{op}
 		}
-		if o = (kernel.ChangeSets{Add: all(o.Add), Remove: all(o.Remove)}); len(o.Add)+len(o.Remove) == 0 {
-			return nil
-		}
-		return []kernel.Op{o}
+		return changeSets(all(o.Add), all(o.Remove))
 	})
 }
 
@@ -120,11 +154,22 @@ func (i *injection) rangesEverywhere(fault) error {
 		}
 		return now
 	}
+	force := forced{}
 	i.replacing(func(op kernel.Op) []kernel.Op {
-		if o, is := op.(kernel.ChangeSets); is {
-			return []kernel.Op{kernel.ChangeSets{Add: all(o.Add), Remove: all(o.Remove)}}
+		o, is := op.(kernel.ChangeSets)
+		if !is {
+			return []kernel.Op{op}
 		}
-		return []kernel.Op{op}
+		add, remove := all(o.Add), all(force.kept(o.Remove))
+		for _, e := range add {
+			if !slices.Contains(o.Add, e) {
+				force[e] = true
+			}
+		}
+		for _, e := range remove {
+			delete(force, e)
+		}
+		return changeSets(add, remove)
 	})
 	return nil
 }
@@ -152,20 +197,22 @@ func (i *injection) otherKeys(at kernel.Key) (keys []kernel.Key) {
 
 // dropEmpty drops connections to a Service without an endpoint instead of refusing them.
 func (i *injection) dropEmpty(fault) error {
-	empty := map[kernel.Key]bool{}
+	force := forced{}
 	i.replacing(func(op kernel.Op) []kernel.Op {
-		ops := []kernel.Op{op}
 		switch o := op.(type) {
+		case kernel.ChangeSets:
+			return changeSets(o.Add, force.kept(o.Remove))
 		case kernel.AddVirtual:
-			empty[o.Virtual.Key] = true
-			ops = append(ops, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Drop, Key: o.Virtual.Key}}})
+			e := kernel.Element{Set: kernel.Drop, Key: o.Virtual.Key}
+			force[e] = true
+			return append([]kernel.Op{op}, changeSets([]kernel.Element{e}, nil)...)
 		case kernel.AddReal:
-			if empty[o.Key] {
-				delete(empty, o.Key)
-				ops = append(ops, kernel.ChangeSets{Remove: []kernel.Element{{Set: kernel.Drop, Key: o.Key}}})
+			if e := (kernel.Element{Set: kernel.Drop, Key: o.Key}); force[e] {
+				delete(force, e)
+				return append([]kernel.Op{op}, changeSets(nil, []kernel.Element{e})...)
 			}
 		}
-		return ops
+		return []kernel.Op{op}
 	})
 	return nil
 }
