@@ -1,15 +1,22 @@
 package probes
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // What asks a target beside its lanes uses source ports that no lane uses, and one port once.
 func TestDialBesideLanes(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		listener, err := net.Listen("tcp", address)
+		if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
+			t.Logf("this machine has no IPv6: %v", err)
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
