@@ -28,11 +28,11 @@ func main() {
 	ofBugs := flag.Bool("bugs", false, "measure the specimens of the museum instead of the mutants")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	measure := measureMutants
+	study := measureMutants
 	if *ofBugs {
-		measure = measureBugs
+		study = measureBugs
 	}
-	code, err := measure(ctx, *subset)
+	code, err := study(ctx, *subset)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "killscore:", err)
