@@ -31,8 +31,16 @@ func nthBesidePort(n uint32) uint16 {
 // A packet that reaches a node before its proxy has rules for the Service leaves a conntrack entry without translation, for up to
 // 120 s (nf_conntrack_tcp_timeout_syn_sent). An attempt with the same five-tuple would match it and be lost.
 func DialBesideLanes(ctx context.Context, network, address string) (net.Conn, error) {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %q: %w; give an IP address and a port", address, err)
+	}
+	from := netip.IPv6Unspecified()
+	if to.Addr().Unmap().Is4() {
+		from = netip.IPv4Unspecified()
+	}
 	for range besidePortCount {
-		conn, err := dialFrom(ctx, network, address, nthBesidePort(besidePorts.Add(1)))
+		conn, err := dialFrom(ctx, network, netip.AddrPortFrom(from, nthBesidePort(besidePorts.Add(1))), address)
 		if !errors.Is(err, unix.EADDRINUSE) {
 			return conn, err
 		}
@@ -40,15 +48,7 @@ func DialBesideLanes(ctx context.Context, network, address string) (net.Conn, er
 	return nil, fmt.Errorf("connecting to %s: each source port from %d to %d is in use", address, firstBesidePort, firstBesidePort+besidePortCount-1)
 }
 
-func dialFrom(ctx context.Context, network, address string, port uint16) (net.Conn, error) {
-	to, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to %q: %w; give an IP address and a port", address, err)
-	}
-	from := netip.AddrPortFrom(netip.IPv6Unspecified(), port)
-	if to.Addr().Unmap().Is4() {
-		from = netip.AddrPortFrom(netip.IPv4Unspecified(), port)
-	}
+func dialFrom(ctx context.Context, network string, from netip.AddrPort, address string) (net.Conn, error) {
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(from)}
 	if network == "udp" {
 		d.LocalAddr = net.UDPAddrFromAddrPort(from)

@@ -6,15 +6,32 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/scenarios/museum"
 )
 
 // Answers are the answers of the two specimens of a bug, each sorted by seed.
 type Answers struct {
 	Bad  []run.BugResult `json:"bad"`
 	Good []run.BugResult `json:"good"`
+}
+
+// Select returns the entries of a list of ids, such as k8s-134147,k8s-80403. An empty list is all of them.
+func Select(ids string) (entries []museum.Entry, err error) {
+	if ids == "" {
+		return museum.All(), nil
+	}
+	for id := range strings.SplitSeq(ids, ",") {
+		e, err := museum.Find(id)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
 }
 
 // File is the file of a bug's answers below the top of the tree.

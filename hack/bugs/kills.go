@@ -1,9 +1,7 @@
 package bugs
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/hitless/hitless/scenarios/museum"
 	"github.com/hitless/hitless/suites/mutants"
@@ -18,31 +16,14 @@ type Kill struct {
 	Mutant mutants.Mutant
 }
 
-// Kills returns the bugs whose specimens are different subjects. The others differ in parameters of their own scenario only.
-func Kills() (all []Kill) {
-	for _, e := range museum.All() {
+// Kills returns those of the bugs whose specimens are different subjects. The others differ in parameters of their own scenario only.
+func Kills(of []museum.Entry) (all []Kill) {
+	for _, e := range of {
 		if e.Bad.Subject != e.Good.Subject {
 			all = append(all, Kill{e, mutants.Mutant{Name: e.Bad.Subject, Does: e.Title, Subject: e.Bad.Subject, Twin: e.Good.Subject, Runs: runsOf(e.Scenario)}})
 		}
 	}
 	return all
-}
-
-// SelectKills returns the bugs of a list of ids, such as k8s-42473,k8s-92019. An empty list is all of them.
-func SelectKills(ids string) ([]Kill, error) {
-	all := Kills()
-	if ids == "" {
-		return all, nil
-	}
-	var some []Kill
-	for id := range strings.SplitSeq(ids, ",") {
-		i := slices.IndexFunc(all, func(k Kill) bool { return k.ID == id })
-		if i < 0 {
-			return nil, fmt.Errorf("no bug with two subjects is called %q; `hitless museum list` lists all bugs", id)
-		}
-		some = append(some, all[i])
-	}
-	return some, nil
 }
 
 // generalRuns are the disruptions of every bug.

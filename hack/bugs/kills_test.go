@@ -13,7 +13,7 @@ func TestKillsNameRunsOfTheSuite(t *testing.T) {
 	known := func(run string) bool {
 		return slices.ContainsFunc(conformance.Catalog(), func(s conformance.Spec) bool { return s.Run.Name == run })
 	}
-	for _, k := range Kills() {
+	for _, k := range Kills(museum.All()) {
 		if bad := slices.IndexFunc(k.Mutant.Runs, func(r string) bool { return !known(r) }); bad >= 0 || k.Mutant.Twin == "" {
 			t.Errorf("%s: twin %q, runs %q", k.ID, k.Mutant.Twin, k.Mutant.Runs)
 		}

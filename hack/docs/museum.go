@@ -89,7 +89,7 @@ func museumKills(top string) (string, error) {
 	var text, alone strings.Builder
 	text.WriteString("| bug | with it | without it | specs that fail with the bug only |\n|---|---|---|---|\n")
 	measured, found := 0, 0
-	for _, k := range bugs.Kills() {
+	for _, k := range bugs.Kills(museum.All()) {
 		switch red := t.Kills(k.Mutant); {
 		case t.StateOf(k.Mutant) == mutants.NotMeasured:
 			continue

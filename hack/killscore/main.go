@@ -58,13 +58,16 @@ func measureMutants(ctx context.Context, subset string) (exitCode int, err error
 
 // measureBugs measures the specimens of bugs, and prints how many bugs a spec finds.
 func measureBugs(ctx context.Context, subset string) (exitCode int, err error) {
-	some, err := bugs.SelectKills(subset)
+	entries, err := bugs.Select(subset)
 	if err != nil {
 		return 2, err
 	}
 	var of []mutants.Mutant
-	for _, k := range some {
+	for _, k := range bugs.Kills(entries) {
 		of = append(of, k.Mutant)
+	}
+	if len(of) == 0 {
+		return 2, fmt.Errorf("the specimens of %s are the same subject with other parameters, which conformance specs do not have; give other bugs", subset)
 	}
 	table, exitCode, err := measure(ctx, of, bugs.KillsFile, filepath.Join("out", "museum-kills"))
 	if err != nil {

@@ -45,7 +45,7 @@ func main() {
 
 // examine runs what is missing and checks all answers of the chosen bugs.
 func examine(ctx context.Context) error {
-	entries, err := chosen(os.Getenv("SUBSET"))
+	entries, err := bugs.Select(os.Getenv("SUBSET"))
 	if err != nil {
 		return err
 	}
@@ -70,21 +70,6 @@ func examine(ctx context.Context) error {
 		return errors.New(strings.Join(wrong, "\n"))
 	}
 	return nil
-}
-
-// chosen returns the entries that a list of ids names; all if it is empty.
-func chosen(subset string) (entries []museum.Entry, err error) {
-	if subset == "" {
-		return museum.All(), nil
-	}
-	for id := range strings.SplitSeq(subset, ",") {
-		e, err := museum.Find(id)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, e)
-	}
-	return entries, nil
 }
 
 // task is one run.
