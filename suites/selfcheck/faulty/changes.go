@@ -56,6 +56,7 @@ func operations(change func(kernel.Op) []kernel.Op) func(*injection, fault) erro
 
 // replacing replaces each operation, after the faults that were injected before.
 func (i *injection) replacing(change func(kernel.Op) []kernel.Op) {
+	change = forced{}.keeping(change)
 	before := i.change
 	if before == nil {
 		i.change = change
@@ -69,55 +70,49 @@ func (i *injection) replacing(change func(kernel.Op) []kernel.Op) {
 	}
 }
 
+// forced are elements that a fault has added. The proxier reads its sets again and takes them for damage, so its removals of them are
+// left out.
+type forced map[kernel.Element]bool
+
+// keeping returns a fault's replacement of operations that keeps what the fault has added, until the fault removes it.
+func (f forced) keeping(change func(kernel.Op) []kernel.Op) func(kernel.Op) []kernel.Op {
+	return func(op kernel.Op) []kernel.Op {
+		own, is := op.(kernel.ChangeSets)
+		if is {
+			kept := kernel.ChangeSets{Add: own.Add, Remove: slices.DeleteFunc(slices.Clone(own.Remove), func(e kernel.Element) bool { return f[e] })}
+			if len(kept.Add)+len(kept.Remove) == 0 {
+				return nil
+			}
+			op = kept
+		}
+		ops := change(op)
+		for _, o := range ops {
+			changed, _ := o.(kernel.ChangeSets)
+			for _, e := range changed.Add {
+				if !slices.Contains(own.Add, e) {
+					f[e] = true
+				}
+			}
+			for _, e := range changed.Remove {
+				delete(f, e)
+			}
+		}
+		return ops
+	}
+}
+
 // lacking is a fault that leaves a set empty.
 func lacking(set kernel.Set) func(*injection, fault) error {
 	return elements(func(e kernel.Element) (kernel.Element, bool) { return e, e.Set != set })
 }
 
-// forced are elements that a fault has added. The proxier reads its sets again and takes them for damage, so the fault keeps them.
-type forced map[kernel.Element]bool
-
-// kept returns the elements of a removal that are not forced.
-func (f forced) kept(remove []kernel.Element) (rest []kernel.Element) {
-	for _, e := range remove {
-		if !f[e] {
-			rest = append(rest, e)
-		}
-	}
-	return rest
-}
-
-// changeSets returns a change of sets, none if it is empty.
-func changeSets(add, remove []kernel.Element) []kernel.Op {
-	if len(add)+len(remove) == 0 {
-		return nil
-	}
-	return []kernel.Op{kernel.ChangeSets{Add: add, Remove: remove}}
-}
-
 // instead is a fault that uses a set in place of another.
 func instead(of, other kernel.Set) func(*injection, fault) error {
-	force := forced{}
-	return operations(func(op kernel.Op) []kernel.Op {
-		o, is := op.(kernel.ChangeSets)
-		if !is {
-			return []kernel.Op{op}
+	return elements(func(e kernel.Element) (kernel.Element, bool) {
+		if e.Set == of {
+			e.Set = other
 		}
-		remove := force.kept(o.Remove)
-		for n, e := range remove {
-			if e.Set == of {
-				remove[n].Set = other
-				delete(force, remove[n])
-			}
-		}
-		add := slices.Clone(o.Add)
-		for n, e := range add {
-			if e.Set == of {
-				add[n].Set = other
-				force[add[n]] = true
-			}
-		}
-		return changeSets(add, remove)
+		return e, true
 	})
 }
 
@@ -136,7 +131,10 @@ func elements(change func(kernel.Element) (kernel.Element, bool)) func(*injectio
 		if !is {
 			return []kernel.Op{op}
 		}
-		return changeSets(all(o.Add), all(o.Remove))
+		if o = (kernel.ChangeSets{Add: all(o.Add), Remove: all(o.Remove)}); len(o.Add)+len(o.Remove) == 0 {
+			return nil
+		}
+		return []kernel.Op{o}
 	})
 }
 
@@ -154,22 +152,11 @@ func (i *injection) rangesEverywhere(fault) error {
 		}
 		return now
 	}
-	force := forced{}
 	i.replacing(func(op kernel.Op) []kernel.Op {
-		o, is := op.(kernel.ChangeSets)
-		if !is {
-			return []kernel.Op{op}
+		if o, is := op.(kernel.ChangeSets); is {
+			return []kernel.Op{kernel.ChangeSets{Add: all(o.Add), Remove: all(o.Remove)}}
 		}
-		add, remove := all(o.Add), all(force.kept(o.Remove))
-		for _, e := range add {
-			if !slices.Contains(o.Add, e) {
-				force[e] = true
-			}
-		}
-		for _, e := range remove {
-			delete(force, e)
-		}
-		return changeSets(add, remove)
+		return []kernel.Op{op}
 	})
 	return nil
 }
@@ -197,22 +184,20 @@ func (i *injection) otherKeys(at kernel.Key) (keys []kernel.Key) {
 
 // dropEmpty drops connections to a Service without an endpoint instead of refusing them.
 func (i *injection) dropEmpty(fault) error {
-	force := forced{}
+	empty := map[kernel.Key]bool{}
 	i.replacing(func(op kernel.Op) []kernel.Op {
+		ops := []kernel.Op{op}
 		switch o := op.(type) {
-		case kernel.ChangeSets:
-			return changeSets(o.Add, force.kept(o.Remove))
 		case kernel.AddVirtual:
-			e := kernel.Element{Set: kernel.Drop, Key: o.Virtual.Key}
-			force[e] = true
-			return append([]kernel.Op{op}, changeSets([]kernel.Element{e}, nil)...)
+			empty[o.Virtual.Key] = true
+			ops = append(ops, kernel.ChangeSets{Add: []kernel.Element{{Set: kernel.Drop, Key: o.Virtual.Key}}})
 		case kernel.AddReal:
-			if e := (kernel.Element{Set: kernel.Drop, Key: o.Key}); force[e] {
-				delete(force, e)
-				return append([]kernel.Op{op}, changeSets(nil, []kernel.Element{e})...)
+			if empty[o.Key] {
+				delete(empty, o.Key)
+				ops = append(ops, kernel.ChangeSets{Remove: []kernel.Element{{Set: kernel.Drop, Key: o.Key}}})
 			}
 		}
-		return []kernel.Op{op}
+		return ops
 	})
 	return nil
 }
