@@ -4,7 +4,7 @@ LDFLAGS := -s -w
 # Programs, tests and lint use the same compiled packages: without C, and with -trimpath.
 export CGO_ENABLED := 0
 
-.PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
+.PHONY: help build image release cross demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -17,6 +17,13 @@ build: ## build bin/hitless, a static binary
 
 image: build ## build an OCI image and its bill of materials in out/image, without Docker (IMAGE=hitless:latest)
 	$(GO) run -C deploy/image . -program $(CURDIR)/bin/hitless -name "$${IMAGE:-hitless:latest}" -out $(CURDIR)/out/image
+
+release: ## make the archives, images, SBOMs and checksums of a release in out/release (VERSION=v1.2.3; by default the tag)
+	@hack/release.sh
+
+cross: ## check the other platforms: build, vet, and tests under emulators; installs qemu-user and wine if they are missing (root; an hour)
+	@hack/packages.sh cross
+	@hack/cross.sh
 
 demo: packages build ## run a rollout behind the bundled IPVS proxier; the report is in out/demo
 	bin/hitless run rollout --out out/demo
@@ -104,7 +111,7 @@ museum-kills: packages build ## run conformance specs against both specimens of 
 bench-proxier: packages build ## measure the bundled proxier and kube-proxy from API to kernel for docs/results/proxier-cost.md (an hour and a half); SERVICES=100,1000 REPEAT=3
 	@hack/bench-proxier.sh
 
-nightly: explore netns packages build ## everything that is too slow for CI: property tests, namespaces, all specs
+nightly: explore netns packages build cross ## everything that is too slow for CI: property tests, namespaces, all specs
 	$(GO) test -count=1 -timeout 180m -tags lab ./suites/*/ -ginkgo.timeout 3h -results $(CURDIR)/docs/results/suites
 	$(GO) run ./hack/docs
 	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run NightlyLive ./internal/run

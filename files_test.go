@@ -20,8 +20,8 @@ var ownFiles = map[string][]string{
 	"logs, pipes and images of the lab":   {"lab/vm", "lab/host", "lab/procs", "lab/balancer"},
 	"the kernel's, by a name that is put together": {"observers", "probes", "probes/watch", "proxier/linux",
 		"internal/guest", "internal/bench"},
-	"the running program":                     {"cmd/hitless"},
-	"files of this repository":                {"hack/bugs", "hack/docs", "suites", "deploy/image", "internal/testfiles"},
+	"the running program":                     {"cmd/hitless", "internal/version"},
+	"files of this repository":                {"hack/bugs", "hack/docs", "hack/modproxy", "suites", "deploy/image", "internal/testfiles"},
 	"what the user names: it is the one rule": {"internal/input"},
 }
 

@@ -1,7 +1,9 @@
 package hitless_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -283,6 +285,88 @@ func TestVersionsExitsWithTheWorstCode(t *testing.T) {
 		const pair = "--subject kube-proxy@v1.36.1/ipvs --subject kube-proxy@v1.37.1/ipvs --controlplane replay --runs 4"
 		if got := cmd.ProcessState.ExitCode(); got != code || strings.Count(string(calls), pair) != 4 {
 			t.Errorf("exit code %d, want %d, after\n%s", got, code, calls)
+		}
+	}
+}
+
+// publish runs hack/publish.sh with a fake gh on the files of a release, and returns the exit code and the call.
+func publish(t *testing.T, tag string, files map[string]string) (int, string) {
+	t.Helper()
+	dir := t.TempDir()
+	fake := "#!/bin/sh\necho \"$*\" > " + dir + "/call\n"
+	for _, sub := range []string{"bin", "out"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bin", "gh"), []byte(fake), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, "out", name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("hack/publish.sh")
+	cmd.Env = append(os.Environ(), "TAG="+tag, "OUT="+dir+"/out", "PATH="+dir+"/bin:"+os.Getenv("PATH"))
+	_ = cmd.Run() // its exit code is the result
+	call, _ := os.ReadFile(dir + "/call")
+	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(string(call), dir, "DIR")
+}
+
+// Only the complete and undamaged release of the tag is published.
+func TestPublish(t *testing.T) {
+	const archive, text = "hitless_v1.2.3_linux_amd64.tar.gz", "an archive"
+	sums := func(name, text string) string { return fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(text)), name) }
+	for name, c := range map[string]struct {
+		tag   string
+		files map[string]string
+		code  int
+		call  string
+	}{
+		"the release": {"v1.2.3", map[string]string{archive: text, "SHA256SUMS": sums(archive, text)}, 0,
+			"release create v1.2.3 --verify-tag --title v1.2.3 --generate-notes DIR/out/SHA256SUMS DIR/out/" + archive + "\n"},
+		"another tag":            {"v1.2.4", map[string]string{archive: text, "SHA256SUMS": sums(archive, text)}, 2, ""},
+		"a damaged archive":      {"v1.2.3", map[string]string{archive: "damaged", "SHA256SUMS": sums(archive, text)}, 1, ""},
+		"a file without its sum": {"v1.2.3", map[string]string{archive: text, "more": "", "SHA256SUMS": sums(archive, text)}, 2, ""},
+		"a sum without its file": {"v1.2.3", map[string]string{archive: text, "SHA256SUMS": sums(archive, text) + sums("more", "")}, 2, ""},
+	} {
+		if code, call := publish(t, c.tag, c.files); code != c.code || call != c.call {
+			t.Errorf("%s: exit code %d after %q, want %d after %q", name, code, call, c.code, c.call)
+		}
+	}
+	rc := strings.ReplaceAll(archive, "v1.2.3", "v1.2.3-rc.1")
+	if code, call := publish(t, "v1.2.3-rc.1", map[string]string{rc: text, "SHA256SUMS": sums(rc, text)}); code != 0 || !strings.Contains(call, "--prerelease") {
+		t.Errorf("a release candidate: exit code %d after %q", code, call)
+	}
+}
+
+// A release is made for tags alone, after the tests, and nothing else writes to the repository.
+func TestReleasesComeFromTags(t *testing.T) {
+	for file, text := range pipelines(t) {
+		p, err := parsePipeline(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(file) != "release.yaml" {
+			if strings.Contains(text, "contents: write") {
+				t.Errorf("%s may write", file)
+			}
+			continue
+		}
+		on, _ := p.On.(map[string]any)
+		push, _ := on["push"].(map[string]any)
+		if len(on) != 1 || len(push) != 1 || push["tags"] == nil {
+			t.Errorf("%s runs on %v", file, p.On)
+		}
+		var runs []string
+		for _, s := range p.Jobs["release"].Steps {
+			if s.Run != "" {
+				runs = append(runs, s.Run)
+			}
+		}
+		if want := []string{"make unit lint", "make release", "hack/publish.sh"}; !slices.Equal(runs, want) {
+			t.Errorf("%s runs %q, want %q", file, runs, want)
 		}
 	}
 }

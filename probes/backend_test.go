@@ -1,3 +1,5 @@
+//go:build unix
+
 package probes
 
 import (
@@ -19,14 +21,19 @@ import (
 // the address to listen on.
 const serverVariable = "HITLESS_TEST_BACKEND"
 
+// helpers are what the test binary does instead of tests, by a variable of its environment.
+var helpers = map[string]func(){}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(serverVariable) != "" {
 		serveUntilInputEnds()
 		return
 	}
-	if os.Getenv(realTimeVariable) != "" {
-		printPolicies()
-		return
+	for variable, run := range helpers {
+		if os.Getenv(variable) != "" {
+			run()
+			return
+		}
 	}
 	if err := prepare(); err != nil {
 		fmt.Println("preparing:", err)
@@ -95,7 +102,7 @@ func listen(t testing.TB, run func(net.Listener)) netip.AddrPort {
 // refusing returns an address of loopback that refuses connections: its port is bound, so that no other test can use it.
 func refusing(t testing.TB) netip.AddrPort {
 	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package probes
 
 import (
@@ -15,6 +17,8 @@ import (
 
 // realTimeVariable makes the test binary call RealTime and print the scheduling policy of each of its threads.
 const realTimeVariable = "HITLESS_TEST_REAL_TIME"
+
+func init() { helpers[realTimeVariable] = printPolicies }
 
 func printPolicies() {
 	hold := make(chan struct{})

@@ -8,8 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // Source ports of DialBesideLanes: below those of lanes, and of NodePorts.
@@ -41,7 +40,7 @@ func DialBesideLanes(ctx context.Context, network, address string) (net.Conn, er
 	}
 	for range besidePortCount {
 		conn, err := dialFrom(ctx, network, netip.AddrPortFrom(from, nthBesidePort(besidePorts.Add(1))), address)
-		if !errors.Is(err, unix.EADDRINUSE) {
+		if !errors.Is(err, syscall.EADDRINUSE) {
 			return conn, err
 		}
 	}

@@ -21,8 +21,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hitless/hitless/record"
 )
 
@@ -82,7 +80,7 @@ type host interface {
 	now() time.Duration
 	// wait returns the events of sockets, at the latest at the given time. all is false when more events may be
 	// pending.
-	wait(until time.Duration) (events []unix.EpollEvent, all bool, err error)
+	wait(until time.Duration) (events []socketEvent, all bool, err error)
 	wake()
 	close()
 }
@@ -406,7 +404,7 @@ func (e *Engine) flush(until time.Duration) {
 }
 
 // dispatch passes an event to its flight, unless that has ended, or to the lane socket.
-func (e *Engine) dispatch(event *unix.EpollEvent) {
+func (e *Engine) dispatch(event *socketEvent) {
 	if i := int(firstLaneToken - event.Fd); event.Fd <= firstLaneToken && i < len(e.laneSockets) {
 		e.laneSockets[i].ready(event.Pad, event.Events)
 		return

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/hitless/hitless/record"
@@ -29,7 +28,7 @@ func (h *fakeHost) now() time.Duration { return h.at }
 func (h *fakeHost) wake()              {}
 func (h *fakeHost) close()             {}
 
-func (h *fakeHost) wait(until time.Duration) ([]unix.EpollEvent, bool, error) {
+func (h *fakeHost) wait(until time.Duration) ([]socketEvent, bool, error) {
 	if until == never {
 		return nil, false, errors.New("the engine waits without a deadline")
 	}

@@ -2,9 +2,8 @@ package probes
 
 import (
 	"net/netip"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/record"
 )
@@ -88,7 +87,7 @@ func (l *long) expire(f *flight) {
 	c := l.connectionOf(f)
 	switch {
 	case !c.open:
-		f.Retrans = l.tcp.sockets.retransmits(c.fd)
+		f.Retrans = l.tcp.sockets.retransmits(c.fd, l.tcp.engine.host.now()-f.Start)
 		c.end(failure{class: record.ConnectTimeout})
 	case f.list == &f.lane.waiting && c.answerTimeout() < f.lane.ReplyDeadline:
 		deadline := f.deadline - c.answerTimeout() + f.lane.ReplyDeadline
@@ -146,7 +145,7 @@ func (l *long) recordUnreported(n *lane, c *connection) {
 // dial starts the handshake for the attempt.
 func (c *connection) dial(f *flight) {
 	t := c.long.tcp
-	errno, ok := t.open(f, unix.SOCK_STREAM)
+	errno, ok := t.open(f, syscall.SOCK_STREAM)
 	if !ok {
 		return
 	}
@@ -160,7 +159,7 @@ func (c *connection) dial(f *flight) {
 	t.readSource(f)
 	f.TupleAge = 0 // for tcp-long the age of the connection
 	c.source = f.Source
-	if errno != 0 && errno != unix.EINPROGRESS {
+	if errno != 0 && errno != syscall.EINPROGRESS {
 		c.failDial(errno)
 		return
 	}
@@ -177,7 +176,7 @@ func (c *connection) ready(generation int32, events uint32) {
 	case c.fd < 0 || generation != c.generation:
 	case !c.open:
 		c.connected(events)
-	case events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0:
+	case events&(eventIn|eventEnd|eventError) != 0:
 		c.receive()
 	}
 }
@@ -185,17 +184,17 @@ func (c *connection) ready(generation int32, events uint32) {
 // connected ends the handshake and sends the requests of all waiting attempts.
 func (c *connection) connected(events uint32) {
 	t, f := c.long.tcp, c.queue[0]
-	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 { // see tcp.connected
+	if events&(eventError) != 0 { // see tcp.connected
 		if errno, queued := t.sockets.handshakeError(c.fd); errno != 0 || queued.present() {
 			c.failHandshake(errno, queued)
 			return
 		}
 	}
-	if events&unix.EPOLLOUT == 0 {
+	if events&eventOut == 0 {
 		return
 	}
 	f.Connect = t.engine.host.now() - f.Start
-	f.Retrans = t.sockets.retransmits(c.fd)
+	f.Retrans = t.sockets.retransmits(c.fd, f.Connect)
 	if errno := t.sockets.disableErrorQueue(c.fd, f.lane.Target); errno != 0 {
 		c.end(failure{record.Probe, errnoName(errno)})
 		return
@@ -207,7 +206,7 @@ func (c *connection) connected(events uint32) {
 			return
 		}
 	}
-	if events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0 {
+	if events&(eventIn|eventEnd) != 0 {
 		c.receive()
 	}
 }
@@ -217,9 +216,9 @@ func (c *connection) send(f *flight) bool {
 	t := c.long.tcp
 	f.lane.waiting.add(f, t.engine.host.now()+c.answerTimeout())
 	request := t.requestFor(f)
-	n, errno := sysTransfer(unix.SYS_WRITE, c.fd, request)
+	n, errno := t.sockets.write(c.fd, request)
 	switch {
-	case errno == unix.EAGAIN || (errno == 0 && n < len(request)):
+	case errno == syscall.EAGAIN || (errno == 0 && n < len(request)):
 		// The peer does not read: the buffer holds thousands of requests.
 		c.end(failure{record.ReplyTimeout, DetailFull})
 	case errno != 0:
@@ -232,9 +231,9 @@ func (c *connection) send(f *flight) bool {
 func (c *connection) receive() {
 	t := c.long.tcp
 	for c.fd >= 0 {
-		n, errno := sysTransfer(unix.SYS_READ, c.fd, t.buffer[:])
+		n, errno := t.sockets.read(c.fd, t.buffer[:])
 		switch {
-		case errno == unix.EAGAIN:
+		case errno == syscall.EAGAIN:
 			return
 		case errno != 0:
 			c.failStream(errno)
@@ -285,18 +284,18 @@ func (c *connection) endOldest(answer []byte) {
 }
 
 // failDial ends a connection whose connect call failed.
-func (c *connection) failDial(errno unix.Errno) {
+func (c *connection) failDial(errno syscall.Errno) {
 	_, queued := c.long.tcp.sockets.handshakeError(c.fd)
 	c.failHandshake(errno, queued)
 }
 
 // failHandshake ends a connection whose handshake failed.
-func (c *connection) failHandshake(errno unix.Errno, queued icmp) {
+func (c *connection) failHandshake(errno syscall.Errno, queued icmp) {
 	if errno == 0 {
 		errno = queued.errno
 	}
 	first := c.queue[0]
-	first.Retrans = c.long.tcp.sockets.retransmits(c.fd)
+	first.Retrans = c.long.tcp.sockets.retransmits(c.fd, c.long.tcp.engine.host.now()-first.Start)
 	for _, f := range c.queue {
 		f.Offender = queued.offender
 	}
@@ -307,7 +306,7 @@ func (c *connection) failHandshake(errno unix.Errno, queued icmp) {
 	c.end(failure{class, detail})
 }
 
-func (c *connection) failStream(errno unix.Errno) {
+func (c *connection) failStream(errno syscall.Errno) {
 	class, detail := classifyStream(errno)
 	c.end(failure{class, detail})
 }

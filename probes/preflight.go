@@ -6,8 +6,6 @@ import (
 	"math"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Lifetimes of conntrack entries of closed connections and of UDP flows (kernel defaults, sysctls
@@ -46,13 +44,12 @@ type Limits struct {
 // minimum of all namespaces on the path.
 func LocalLimits() (Limits, error) {
 	var l Limits
-	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		return l, fmt.Errorf("reading the limit of open files: %w", err)
+	var err error
+	if l.Descriptors, err = openFiles(); err != nil {
+		return l, err
 	}
-	l.Descriptors = int(min(files.Cur, math.MaxInt32))
-	err := readNumbers("/proc/sys/net/netfilter/nf_conntrack_max", &l.ConntrackMax)
-	if errors.Is(err, os.ErrNotExist) { // connection tracking is not loaded
+	err = readNumbers("/proc/sys/net/netfilter/nf_conntrack_max", &l.ConntrackMax)
+	if errors.Is(err, os.ErrNotExist) { // connection tracking is not loaded, or this is not Linux
 		err = nil
 	}
 	return l, err

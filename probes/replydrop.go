@@ -3,10 +3,8 @@ package probes
 import (
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/record"
 )
@@ -20,7 +18,8 @@ const replyDropTime = 500 * time.Millisecond
 
 // DropReplies injects a fault into a lane: replies to attempts that start within [from, until) are dropped. The
 // client's kernel drops them by a socket filter (socket(7) SO_ATTACH_FILTER), which needs no privilege. It proves
-// everything on this side: schedule, sockets, TCP_INFO, deadlines, classes, clocks, the record and its analysis.
+// everything on this side: schedule, sockets, TCP_INFO, deadlines, classes, clocks, the record and its analysis. Elsewhere than on Linux
+// this program itself holds the answers back, which proves the same but sockets and TCP_INFO.
 //
 // The retransmitted SYN is answered after a second, so a TCP attempt becomes delayed, as with any short drop; a UDP
 // attempt gets class reply-timeout. Call it before from, and at least one second after the previous fault has ended.
@@ -61,7 +60,7 @@ type filteredFlight struct {
 // dropReplies attaches the filter to the attempt's socket if a fault is active; call it before the first packet. It
 // also removes filters of earlier attempts, which needs no timer because a lane with such a fault starts many attempts
 // a second.
-func (s *sockets) dropReplies(f *flight) unix.Errno {
+func (s *sockets) dropReplies(f *flight) syscall.Errno {
 	d := f.lane.replyDrop
 	if d == nil || f.Start < d.from {
 		return 0
@@ -73,7 +72,7 @@ func (s *sockets) dropReplies(f *flight) unix.Errno {
 		}
 		return 0
 	}
-	errno := sysSetsockopt(f.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, unsafe.Pointer(s.dropAll), unsafe.Sizeof(*s.dropAll))
+	errno := s.dropPackets(f)
 	if errno == 0 {
 		d.flights = append(d.flights, filteredFlight{f, f.generation})
 	}
@@ -84,15 +83,9 @@ func (s *sockets) dropReplies(f *flight) unix.Errno {
 func (s *sockets) acceptReplies(d *replyDrop) {
 	for _, b := range d.flights {
 		if b.flight.lane != nil && b.flight.generation == b.generation {
-			_ = sysSetsockoptInt(b.flight.fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, &s.off) // no error: the filter is attached
+			s.acceptPackets(b.flight.fd)
 		}
 	}
-}
-
-// newDropFilter returns a filter that drops every packet: it keeps 0 bytes.
-func newDropFilter() *unix.SockFprog {
-	program := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
-	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 }
 
 // ReplyDropEvents returns the events of a fault that DropReplies injects: its begin and its end.

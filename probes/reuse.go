@@ -2,9 +2,8 @@ package probes
 
 import (
 	"net/netip"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/record"
 )
@@ -69,7 +68,7 @@ func (r *reuse) start(f *flight) {
 	k.attempt, k.lastUsed = f, f.Start
 	f.lane.waiting.add(f, f.Start+f.lane.ReplyDeadline)
 	request := r.tcp.requestFor(f)
-	n, errno := sysTransfer(unix.SYS_WRITE, f.fd, request)
+	n, errno := r.tcp.sockets.write(f.fd, request)
 	switch {
 	case errno != 0:
 		r.tcp.failStream(f, errno)
@@ -161,8 +160,8 @@ func (k *keepAlive) ready(generation int32, events uint32) {
 // caller closes the socket.
 func (k *keepAlive) checkIdle() bool {
 	t := k.reuse.tcp
-	n, errno := sysTransfer(unix.SYS_READ, k.fd, t.buffer[:])
-	if errno == unix.EAGAIN {
+	n, errno := t.sockets.read(k.fd, t.buffer[:])
+	if errno == syscall.EAGAIN {
 		return true
 	}
 	k.fd = -1

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/record"
 )
@@ -32,7 +31,7 @@ type tcp struct {
 }
 
 func newTCP(e *Engine, p *poller) *tcp {
-	return &tcp{engine: e, poller: p, sockets: newSockets(), names: nameCache{}}
+	return &tcp{engine: e, poller: p, sockets: newSockets(p), names: nameCache{}}
 }
 
 // requestHead returns a lane's request up to the attempt's number. The header makes it possible to find the attempt in
@@ -46,7 +45,7 @@ func requestHead(l Lane) []byte {
 
 // start starts the handshake.
 func (t *tcp) start(f *flight) {
-	errno, ok := t.open(f, unix.SOCK_STREAM)
+	errno, ok := t.open(f, syscall.SOCK_STREAM)
 	if !ok {
 		return
 	}
@@ -60,7 +59,7 @@ func (t *tcp) start(f *flight) {
 	}
 	errno = t.sockets.connect(f.fd, f.lane.Target)
 	t.readSource(f)
-	if errno != 0 && errno != unix.EINPROGRESS {
+	if errno != 0 && errno != syscall.EINPROGRESS {
 		t.failDial(f, errno)
 		return
 	}
@@ -78,14 +77,14 @@ const portTries = 64
 // open draws the flight's five-tuple and creates its socket. It skips ports that other programs use or that a
 // connection holds in TIME_WAIT. The socket belongs to the flight. ok is false when no five-tuple was left and the
 // flight has ended.
-func (t *tcp) open(f *flight, kind int) (errno unix.Errno, ok bool) {
+func (t *tcp) open(f *flight, kind int) (errno syscall.Errno, ok bool) {
 	again := f.lane.Policy != PolicyFresh
 	for range portTries {
 		if !t.engine.drawTuple(f) {
 			return 0, false
 		}
 		f.fd, errno = t.sockets.open(kind, f.lane.Target, f.Source, again)
-		if errno != unix.EADDRINUSE || again || !f.Source.Addr().IsUnspecified() {
+		if errno != syscall.EADDRINUSE || again || !f.Source.Addr().IsUnspecified() {
 			break
 		}
 	}
@@ -110,14 +109,14 @@ func (t *tcp) ready(f *flight, events uint32) {
 		t.connected(f, events)
 		return
 	}
-	if events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+	if events&(eventIn|eventEnd|eventError) != 0 {
 		t.receive(f)
 	}
 }
 
 // connected ends the handshake and sends the request.
 func (t *tcp) connected(f *flight, events uint32) {
-	if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+	if events&(eventError) != 0 {
 		// An ICMP error that arrives while the socket is locked is queued, but leaves the socket in SYN_SENT
 		// (tcp_v4_err()). In a lab of one kernel that is always the case, within connect. SO_ERROR and the queue have
 		// it nevertheless.
@@ -126,12 +125,12 @@ func (t *tcp) connected(f *flight, events uint32) {
 			return
 		}
 	}
-	if events&unix.EPOLLOUT == 0 {
+	if events&eventOut == 0 {
 		return
 	}
 	now := t.engine.host.now()
 	f.Connect = now - f.Start
-	f.Retrans = t.sockets.retransmits(f.fd)
+	f.Retrans = t.sockets.retransmits(f.fd, f.Connect)
 	if errno := t.sockets.disableErrorQueue(f.fd, f.lane.Target); errno != 0 {
 		t.end(f, record.Probe, errnoName(errno))
 		return
@@ -144,13 +143,13 @@ func (t *tcp) connected(f *flight, events uint32) {
 	f.unlink()
 	f.lane.waiting.add(f, now+f.lane.ReplyDeadline)
 	request := t.requestFor(f)
-	n, errno := sysTransfer(unix.SYS_WRITE, f.fd, request)
+	n, errno := t.sockets.write(f.fd, request)
 	switch {
 	case errno != 0:
 		t.failStream(f, errno)
 	case n < len(request): // the send buffer of a new connection always has space for a request
 		t.end(f, record.Probe, "request not taken whole")
-	case events&(unix.EPOLLIN|unix.EPOLLRDHUP) != 0:
+	case events&(eventIn|eventEnd) != 0:
 		t.receive(f)
 	}
 }
@@ -166,8 +165,8 @@ func (t *tcp) requestFor(f *flight) []byte {
 // receive reads until no data is left, since events are edge triggered, or the answer is complete.
 func (t *tcp) receive(f *flight) {
 	for {
-		n, errno := sysTransfer(unix.SYS_READ, f.fd, t.buffer[:])
-		if errno == unix.EAGAIN {
+		n, errno := t.sockets.read(f.fd, t.buffer[:])
+		if errno == syscall.EAGAIN {
 			return
 		}
 		if errno != 0 {
@@ -255,22 +254,22 @@ func (t *tcp) expire(f *flight) {
 		t.end(f, record.ReplyTimeout, "")
 		return
 	}
-	f.Retrans = t.sockets.retransmits(f.fd)
+	f.Retrans = t.sockets.retransmits(f.fd, t.engine.host.now()-f.Start)
 	t.end(f, record.ConnectTimeout, "")
 }
 
 // failDial ends an attempt whose connect call failed.
-func (t *tcp) failDial(f *flight, errno unix.Errno) {
+func (t *tcp) failDial(f *flight, errno syscall.Errno) {
 	_, queued := t.sockets.handshakeError(f.fd)
 	t.failHandshake(f, errno, queued)
 }
 
 // failHandshake ends an attempt whose handshake failed.
-func (t *tcp) failHandshake(f *flight, errno unix.Errno, queued icmp) {
+func (t *tcp) failHandshake(f *flight, errno syscall.Errno, queued icmp) {
 	if errno == 0 {
 		errno = queued.errno
 	}
-	f.Retrans = t.sockets.retransmits(f.fd)
+	f.Retrans = t.sockets.retransmits(f.fd, t.engine.host.now()-f.Start)
 	f.Offender = queued.offender
 	class, detail := classifyDial(errno, queued)
 	if class == record.Reset || class == record.Closed { // established and closed before this event
@@ -279,7 +278,7 @@ func (t *tcp) failHandshake(f *flight, errno unix.Errno, queued icmp) {
 	t.end(f, class, detail)
 }
 
-func (t *tcp) failStream(f *flight, errno unix.Errno) {
+func (t *tcp) failStream(f *flight, errno syscall.Errno) {
 	class, detail := classifyStream(errno)
 	t.end(f, class, detail)
 }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package probes
 
 import (
@@ -168,7 +170,7 @@ func TestNoDescriptorsHasClassProbe(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	s := newSockets()
+	s := newSockets(nil)
 	defer func() {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 			t.Error(err)

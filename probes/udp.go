@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/record"
 )
@@ -39,7 +38,7 @@ func (u *udp) start(f *flight) {
 		errno = u.tcp.poller.watchInput(f.fd, f.token, f.generation)
 	}
 	if errno == 0 {
-		_, errno = sysTransfer(unix.SYS_WRITE, f.fd, u.requestFor(f))
+		_, errno = u.tcp.sockets.write(f.fd, u.requestFor(f))
 	}
 	if errno != 0 {
 		u.fail(f, errno)
@@ -51,8 +50,8 @@ func (u *udp) start(f *flight) {
 // open creates the flight's socket and connects it, so that the kernel reports ICMP errors and drops packets from other
 // addresses. The socket belongs to the flight even on an error. ok is false when no five-tuple was left and the flight
 // has ended.
-func (u *udp) open(f *flight) (errno unix.Errno, ok bool) {
-	if errno, ok = u.tcp.open(f, unix.SOCK_DGRAM); !ok {
+func (u *udp) open(f *flight) (errno syscall.Errno, ok bool) {
+	if errno, ok = u.tcp.open(f, syscall.SOCK_DGRAM); !ok {
 		return 0, false
 	}
 	if errno == 0 {
@@ -75,9 +74,9 @@ func (u *udp) requestFor(f *flight) []byte {
 
 // ready reads the answer or the error.
 func (u *udp) ready(f *flight, _ uint32) {
-	n, errno := sysTransfer(unix.SYS_READ, f.fd, u.buffer[:])
+	n, errno := u.tcp.sockets.read(f.fd, u.buffer[:])
 	switch {
-	case errno == unix.EAGAIN:
+	case errno == syscall.EAGAIN:
 		return
 	case errno != 0:
 		u.fail(f, errno)
@@ -101,7 +100,7 @@ func (u *udp) classify(f *flight, backend identity, fault string) (record.Class,
 }
 
 // fail ends an attempt whose socket reports an error: an ICMP error, or the probe's own.
-func (u *udp) fail(f *flight, errno unix.Errno) {
+func (u *udp) fail(f *flight, errno syscall.Errno) {
 	var queued icmp
 	if f.fd >= 0 {
 		_, queued = u.tcp.sockets.handshakeError(f.fd)
@@ -115,7 +114,7 @@ func (u *udp) end(f *flight, class record.Class, detail string) {
 	fd := f.fd
 	u.tcp.engine.finish(f, class, detail)
 	if fd >= 0 {
-		sysClose(fd)
+		u.tcp.sockets.close(fd, false)
 	}
 }
 
@@ -125,14 +124,14 @@ func (u *udp) expire(f *flight) { u.end(f, record.ReplyTimeout, "") }
 // cancel closes the attempt's socket, if it has its own.
 func (u *udp) cancel(f *flight) {
 	if f.fd >= 0 {
-		sysClose(f.fd)
+		u.tcp.sockets.close(f.fd, false)
 	}
 }
 
 // closeLane closes the socket of a sticky lane.
 func (u *udp) closeLane(n *lane) {
 	if s := u.sticky[n]; s != nil && s.fd >= 0 {
-		sysClose(s.fd)
+		u.tcp.sockets.close(s.fd, false)
 	}
 	delete(u.sticky, n)
 }
@@ -172,10 +171,10 @@ func (u *udp) startSticky(f *flight) {
 		return
 	}
 	f.lane.waiting.add(f, f.Start+f.lane.ReplyDeadline)
-	_, errno := sysTransfer(unix.SYS_WRITE, s.fd, u.requestFor(f))
+	_, errno := u.tcp.sockets.write(s.fd, u.requestFor(f))
 	if errno != 0 && s.readErrors() > 0 && f.lane != nil {
 		// The error belonged to an earlier datagram, and nothing was sent (udp_sendmsg() checks sk_err first).
-		_, errno = sysTransfer(unix.SYS_WRITE, s.fd, u.requestFor(f))
+		_, errno = u.tcp.sockets.write(s.fd, u.requestFor(f))
 	}
 	if errno != 0 && f.lane != nil {
 		s.fail(f, errno)
@@ -204,9 +203,9 @@ func (s *stickySocket) open(f *flight) bool {
 // ready reads all pending answers and errors.
 func (s *stickySocket) ready(_ int32, _ uint32) {
 	for s.fd >= 0 {
-		n, errno := sysTransfer(unix.SYS_READ, s.fd, s.udp.buffer[:])
+		n, errno := s.udp.tcp.sockets.read(s.fd, s.udp.buffer[:])
 		switch {
-		case errno == unix.EAGAIN:
+		case errno == syscall.EAGAIN:
 			s.readErrors()
 			return
 		case errno != 0:
@@ -285,7 +284,7 @@ func (s *stickySocket) readErrors() int {
 }
 
 // fail ends an attempt that could not be sent because of a local error.
-func (s *stickySocket) fail(f *flight, errno unix.Errno) {
+func (s *stickySocket) fail(f *flight, errno syscall.Errno) {
 	class, detail := classifyDial(errno, icmp{})
 	s.udp.tcp.engine.finish(f, class, detail)
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -10,9 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/flags"
+	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab"
+	_ "github.com/hitless/hitless/lab/backend/early" // handles the command `backend`
+	"github.com/hitless/hitless/lab/host"
+	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/proxier"
 )
+
+// initGuest is the first process of a VM.
+func initGuest() {
+	if os.Getpid() == 1 && os.Args[0] == "/init" { // the kernel passes unknown words to init
+		vm.Init(guest.Program, "guest")
+	}
+}
+
+// linuxCommands need Linux: each has a line in its place on other systems.
+func linuxCommands() []*cobra.Command {
+	return []*cobra.Command{labCommand(), proxier.Command(), guestCommand()}
+}
 
 func labCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "lab", Short: "A lab as a cluster for other programs"}
@@ -92,4 +111,17 @@ Services are, and with everything else of this machine. It needs nsenter (util-l
 	}
 	cmd.Flags().StringVar(&file, "kubeconfig", labKubeconfig, "the lab's kubeconfig, a `FILE` that `hitless lab up` wrote")
 	return cmd
+}
+
+// guestCommand runs in the guest: in a VM as the child of the first process, on the host as the first process (guest init) and as its
+// child (guest host).
+func guestCommand() *cobra.Command {
+	first := &cobra.Command{Use: "init", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return host.Init(guest.Program, "guest", "host") }}
+	onHost := &cobra.Command{Use: "host", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return guest.HostMain() }}
+	c := hidden(&cobra.Command{Use: "guest", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return guest.Main() }})
+	c.AddCommand(first, onHost)
+	return c
 }

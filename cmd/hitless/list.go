@@ -1,13 +1,11 @@
 package main
 
 import (
-	"crypto/sha256"
+	"context"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,6 +17,7 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/reports/compare"
 	"github.com/hitless/hitless/scenarios"
@@ -138,42 +137,14 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// printVersion prints the version of the module, the revision if the build has one, the Go version, and the program's sha256.
+// printVersion prints the version, the revision if the build has one, the Go version, and the sha256 of the program without its version.
 func printVersion(out io.Writer) error {
-	version := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				version += " revision " + s.Value
-			}
-		}
-		version += " " + info.GoVersion
-	}
-	sum, err := ownSum()
+	sum, err := version.OwnSum(context.Background())
 	if err != nil {
 		return fmt.Errorf("reading the running program: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "hitless %s sha256 %x\n", version, sum)
+	_, err = fmt.Fprintf(out, "hitless %s sha256 %s\n", version.String(), sum)
 	return err
-}
-
-// ownSum is the sha256 of the running program. The same sources give the same sum.
-func ownSum() ([]byte, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return nil, err
-	}
-	return h.Sum(nil), nil
 }
 
 func schemaCommand() *cobra.Command {

@@ -14,14 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hitless/hitless/internal/flags"
-	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
-	_ "github.com/hitless/hitless/lab/backend/early" // handles the command `backend`
-	"github.com/hitless/hitless/lab/host"
-	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/fleet"
-	"github.com/hitless/hitless/proxier"
 	"github.com/hitless/hitless/record"
 )
 
@@ -48,9 +43,7 @@ func (e exitError) Error() string {
 }
 
 func main() {
-	if os.Getpid() == 1 && os.Args[0] == "/init" { // the kernel passes unknown words to init
-		vm.Init(guest.Program, "guest")
-	}
+	initGuest()
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -121,9 +114,10 @@ cannot be trusted, 130 interrupted.`),
 	}
 	cmd.Flags().BoolVar(&version, "version", false, "print the version, the revision, the Go version and the program's sha256")
 	cmd.SetFlagErrorFunc(suggestFlag)
-	cmd.AddCommand(runCommand(), replayCommand(), recordCommand(), minimizeCommand(), labCommand(), cleanCommand(), compareCommand(), probeCommand(), watchCommand(), resultsCommand(), soakCommand(), museumCommand(), conformanceCommand(), reportCommand(), openCommand(), gateCommand(), verifyCommand(), schemaCommand(),
-		scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), versionCommand(), proxier.Command(),
-		hidden(benchProxierCommand()), hidden(probes.Command()), fleet.Command(), guestCommand())
+	cmd.AddCommand(runCommand(), replayCommand(), recordCommand(), minimizeCommand(), cleanCommand(), compareCommand(), probeCommand(), watchCommand(), resultsCommand(), soakCommand(), museumCommand(), conformanceCommand(), reportCommand(), openCommand(), gateCommand(), verifyCommand(), schemaCommand(),
+		scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), versionCommand(),
+		hidden(benchProxierCommand()), hidden(probes.Command()), fleet.Command())
+	cmd.AddCommand(linuxCommands()...)
 	cmd.SetHelpCommand(helpCommand())
 	cmd.InitDefaultHelpCmd()
 	cmd.InitDefaultCompletionCmd()
@@ -134,18 +128,5 @@ cannot be trusted, 130 interrupted.`),
 
 func hidden(c *cobra.Command) *cobra.Command {
 	c.Hidden = true
-	return c
-}
-
-// guestCommand runs in the guest: in a VM as the child of the first process, on the host as the first process (guest init) and as its
-// child (guest host).
-func guestCommand() *cobra.Command {
-	first := &cobra.Command{Use: "init", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return host.Init(guest.Program, "guest", "host") }}
-	onHost := &cobra.Command{Use: "host", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return guest.HostMain() }}
-	c := hidden(&cobra.Command{Use: "guest", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return guest.Main() }})
-	c.AddCommand(first, onHost)
 	return c
 }

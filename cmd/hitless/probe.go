@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/site"
@@ -140,6 +140,5 @@ func isTerminal(w io.Writer) bool {
 	if !is {
 		return false
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return term.IsTerminal(int(f.Fd()))
 }

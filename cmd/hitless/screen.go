@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/progress"
@@ -56,11 +56,11 @@ func terminalWidth(w io.Writer) int {
 	if !is || !isTerminal(w) {
 		return 0
 	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 {
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || width == 0 {
 		return 80
 	}
-	return int(size.Col)
+	return width
 }
 
 // message writes a line of text that stays.

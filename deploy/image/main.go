@@ -1,5 +1,6 @@
 // Command image packs a static Go program into an OCI image without Docker and writes the software bill of materials (SBOM) of
-// that image. Both are functions of the program and of the image's name: they contain no time, path or user of this machine.
+// that image. With -release it packs the programs of all platforms instead, see release. All files are functions of the programs and of the
+// names: they contain no time, path or user of this machine.
 package main
 
 import (
@@ -20,12 +21,20 @@ func main() {
 	flag.StringVar(&o.program, "program", "bin/hitless", "the static program, a `FILE`")
 	flag.StringVar(&o.name, "name", "hitless:latest", "`NAME` of the image with a tag; the image's digest does not depend on it")
 	flag.StringVar(&o.out, "out", "out/image", "`DIRECTORY` for the image and its SBOM")
+	var r releaseOptions
+	flag.StringVar(&r.version, "release", "", "pack a release of this `VERSION` instead; -program and -name are not used")
+	flag.StringVar(&r.in, "in", "out/release/work", "`DIRECTORY` with the programs of a release and what goes with them")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "image: unexpected argument %q; -h lists the flags\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	if err := write(o, os.Stdout); err != nil {
+	pack := func() error { return write(o, os.Stdout) }
+	if r.version != "" {
+		r.out = o.out
+		pack = func() error { return release(r, os.Stdout) }
+	}
+	if err := pack(); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
@@ -94,16 +103,38 @@ func writeFile(name string, fill func(io.Writer) error) (err error) {
 	return nil
 }
 
-// program is the file that the image contains.
+// program is a program that Go has built.
 type program struct {
-	bytes  []byte
-	digest v1.Hash
-	arch   string // GOARCH
-	info   *buildinfo.BuildInfo
+	bytes    []byte
+	digest   v1.Hash
+	os, arch string // GOOS and GOARCH
+	version  string // of a release; empty for another build
+	info     *buildinfo.BuildInfo
 }
 
 // readProgram reads a static Linux program built by Go. The image has no interpreter and no libraries for another one.
 func readProgram(file string) (*program, error) {
+	p, err := readBuilt(file)
+	if err != nil {
+		return nil, err
+	}
+	if p.os != "linux" || p.arch == "" {
+		return nil, fmt.Errorf("%s is a program for %s/%s; containers need one for linux: build it with GOOS=linux", file, p.os, p.arch)
+	}
+	f, err := elf.NewFile(bytes.NewReader(p.bytes))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	for _, part := range f.Progs {
+		if part.Type == elf.PT_INTERP {
+			return nil, fmt.Errorf("%s is linked dynamically and would not start in the image: build it with CGO_ENABLED=0", file)
+		}
+	}
+	return p, nil
+}
+
+// readBuilt reads a program of any platform.
+func readBuilt(file string) (*program, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the program: %w; `make build` builds it", err)
@@ -115,21 +146,12 @@ func readProgram(file string) (*program, error) {
 	if p.info, err = buildinfo.Read(bytes.NewReader(data)); err != nil {
 		return nil, fmt.Errorf("reading the build information of %s: %w; give a program that Go has built", file, err)
 	}
-	settings := map[string]string{}
 	for _, s := range p.info.Settings {
-		settings[s.Key] = s.Value
-	}
-	if settings["GOOS"] != "linux" || settings["GOARCH"] == "" {
-		return nil, fmt.Errorf("%s is a program for %s/%s; containers need one for linux: build it with GOOS=linux", file, settings["GOOS"], settings["GOARCH"])
-	}
-	p.arch = settings["GOARCH"]
-	f, err := elf.NewFile(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", file, err)
-	}
-	for _, part := range f.Progs {
-		if part.Type == elf.PT_INTERP {
-			return nil, fmt.Errorf("%s is linked dynamically and would not start in the image: build it with CGO_ENABLED=0", file)
+		switch s.Key {
+		case "GOOS":
+			p.os = s.Value
+		case "GOARCH":
+			p.arch = s.Value
 		}
 	}
 	return p, nil

@@ -1,3 +1,5 @@
+//go:build linux
+
 package bench
 
 import (
@@ -15,10 +17,8 @@ import (
 
 // Services have a cluster IP, one port and one EndpointSlice.
 const (
-	endpoints = 4     // of each Service
-	rollout   = 100   // endpoints of the Service of the rollout
-	steps     = 10    // least number of Services that are changed
-	most      = 20000 // largest number of Services, by the address range
+	endpoints = 4   // of each Service
+	rollout   = 100 // endpoints of the Service of the rollout
 	namespace = "bench"
 
 	servicePort, podPort = 80, 8080

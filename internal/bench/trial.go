@@ -1,3 +1,5 @@
+//go:build linux
+
 package bench
 
 import (
@@ -17,9 +19,6 @@ import (
 
 // timeout bounds each measurement, in the lab's time.
 const timeout = time.Hour
-
-// messageCounts is how often the messages of a change are counted. The smallest count has no periodic sync in it.
-const messageCounts = 2
 
 // trial measures one subject on one node.
 type trial struct {

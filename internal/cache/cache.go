@@ -17,8 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Dir returns the cache directory: $HITLESS_CACHE, or hitless in the user's cache directory. It need not exist. The error names
@@ -32,15 +30,6 @@ func Dir() (string, error) {
 		return "", fmt.Errorf("finding the cache directory: %w; set HITLESS_CACHE to a directory", err)
 	}
 	return filepath.Join(dir, "hitless"), nil
-}
-
-// FreeBytes returns the space that a process without privileges can use in the file system of a directory.
-func FreeBytes(dir string) (int64, error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, fmt.Errorf("reading the free space of %s: %w", dir, err)
-	}
-	return int64(fs.Bavail) * fs.Bsize, nil
 }
 
 // CheckWritable returns the error of creating a file in a directory.
@@ -104,7 +93,7 @@ func removeUnheld(path string) error {
 		return fmt.Errorf("pruning the cache: %w", err)
 	}
 	defer f.Close()
-	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+	if flock(f, true, false) != nil {
 		return nil // held
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // State tells whether an entry can be used.
@@ -74,7 +72,7 @@ func isHeld(path string) bool {
 		return false
 	}
 	defer f.Close()
-	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+	return flock(f, true, false) != nil
 }
 
 // Remove removes a damaged entry or what is left over, and reports false while a process writes it. Other entries stay.

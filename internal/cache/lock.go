@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // RetryInterval is the time between two attempts to take a lock that another process has. flock(2) gives no event, and to wait
 // in it would keep a thread that a context cannot interrupt.
 const RetryInterval = 250 * time.Millisecond
+
+// errTaken is the error of flock for a lock that another open file has.
+var errTaken = errors.New("another process has the lock")
 
 // Lock is an exclusive lock on a lock file, until Close or the end of the process. Processes that inherit the open file keep it
 // locked.
@@ -30,16 +30,12 @@ func TryLock(path string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a lock file: %w", err)
 	}
-	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return &Lock{f}, nil
-		case errors.Is(err, unix.EINTR):
-			continue
-		case errors.Is(err, unix.EWOULDBLOCK):
-			return nil, f.Close()
-		}
+	switch err := flock(f, true, false); {
+	case err == nil:
+		return &Lock{f}, nil
+	case errors.Is(err, errTaken):
+		return nil, f.Close()
+	default:
 		return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
 	}
 }
@@ -71,50 +67,21 @@ func Acquire(ctx context.Context, path string, waiting func()) (*Lock, error) {
 func (l *Lock) Close() error { return l.file.Close() }
 
 // Hold opens an entry and keeps Prune from removing it until the file is closed.
-func Hold(path string) (*os.File, error) { return hold(path, unix.LOCK_SH) }
+func Hold(path string) (*os.File, error) { return hold(path, true) }
 
 // TryHold is Hold, and returns an error at once for an entry that Prune is removing.
-func TryHold(path string) (*os.File, error) { return hold(path, unix.LOCK_SH|unix.LOCK_NB) }
+func TryHold(path string) (*os.File, error) { return hold(path, false) }
 
-func hold(path string, how int) (*os.File, error) {
+func hold(path string, wait bool) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), how); err != nil {
+	if err := flock(f, false, wait); err != nil {
 		return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
 	}
 	return f, nil
 }
-
-// TryLockRange locks an open file (F_OFD_SETLK of fcntl(2)) and reports false when another process has the lock. Unlike a Lock it
-// can be tested by IsLocked. It ends with the last copy of the open file, those of child processes included.
-func TryLockRange(f *os.File) (bool, error) {
-	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, wholeFile(unix.F_WRLCK))
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// LockRange is TryLockRange, and waits until the lock is free.
-func LockRange(f *os.File) error {
-	for {
-		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLKW, wholeFile(unix.F_WRLCK))
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-}
-
-// IsLocked reports whether another open file has the lock of TryLockRange. It takes no lock.
-func IsLocked(f *os.File) (bool, error) {
-	lock := wholeFile(unix.F_WRLCK)
-	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, lock)
-	return err == nil && lock.Type != unix.F_UNLCK, err
-}
-
-func wholeFile(kind int16) *unix.Flock_t { return &unix.Flock_t{Type: kind, Whence: io.SeekStart} }
 
 // TempDir is a temporary directory that other processes remove once its owner is dead.
 type TempDir struct {
@@ -136,7 +103,7 @@ func NewTempDir(prefix string) (*TempDir, error) {
 	name := filepath.Join(path, ownerLock)
 	lock, err := os.Create(name + ".new")
 	if err == nil {
-		err = errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_EX), os.Rename(name+".new", name))
+		err = errors.Join(flock(lock, true, true), os.Rename(name+".new", name))
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making a temporary directory: %w", err), os.RemoveAll(path))
@@ -155,7 +122,7 @@ func removeDead(parent, prefix string) {
 		if err != nil {
 			continue
 		}
-		if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		if flock(lock, true, false) == nil {
 			os.RemoveAll(filepath.Dir(name))
 		}
 		lock.Close()

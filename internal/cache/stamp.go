@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // stampsDir is the directory beside entries with their stamps: one file for each entry, which Check writes. The file's own time is
@@ -74,7 +72,7 @@ func makeStampsDir(entry string) error { return os.MkdirAll(filepath.Dir(stampsF
 func (s *stamps) sum(ctx context.Context, path, name, expected string, read func(int)) (string, error) {
 	info, err := os.Stat(path) // before opening, which would wait at a FIFO
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return "nothing", nil
 	case err != nil:
 		return "", fmt.Errorf("checking the cache: %w", err)
@@ -107,11 +105,6 @@ func (s *stamps) sum(ctx context.Context, path, name, expected string, read func
 		s.Files[name], s.changed = reading{before, found}, true
 	}
 	return "sha256 " + found, nil
-}
-
-func stampOf(info fs.FileInfo) stamp {
-	st := info.Sys().(*syscall.Stat_t) // on Linux, always
-	return stamp{st.Size, st.Mtim.Nano(), st.Ctim.Nano(), st.Ino, uint64(st.Dev)}
 }
 
 // MarkUsed makes an entry the most recently used one for Prune. It does not touch the entry, whose stamp would change.

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // Manifest has the SHA-256 (in hex) of the files of an entry by their names in it, with slashes. Files that it does not name are
@@ -198,7 +198,7 @@ func Verified[T any](ctx context.Context, s Source[T]) (T, error) {
 		return got, nil
 	}
 	lock, err := Acquire(ctx, s.Lock, func() { s.Report("waiting for another process that writes into " + filepath.Dir(s.Lock)) })
-	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission) {
+	if errors.Is(err, syscall.EROFS) || errors.Is(err, fs.ErrPermission) {
 		err = fmt.Errorf("%w; set HITLESS_CACHE to a directory that can be written", err)
 	}
 	if err != nil {

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // UnfinishedPrefix begins the names of files that are being written.
@@ -100,7 +98,7 @@ func InstallDir(complete, path string) error {
 // ReplaceDir moves a complete directory of the same file system to its final name, in the place of anything that is there. Others
 // see the old content or the new one. The caller holds a lock that keeps other writers away.
 func ReplaceDir(complete, path string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, complete, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
+	err := exchange(complete, path)
 	switch {
 	case err == nil:
 		return os.RemoveAll(complete) // the old content
@@ -135,7 +133,7 @@ func Create(dir string) (*Unfinished, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
+		if err := flock(f, false, true); err != nil {
 			return nil, errors.Join(fmt.Errorf("locking %s: %w", f.Name(), err), f.Close(), os.Remove(f.Name()))
 		}
 		if _, err := os.Lstat(f.Name()); err == nil {

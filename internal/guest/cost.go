@@ -1,13 +1,9 @@
 package guest
 
 import (
-	"context"
 	"fmt"
-	"path/filepath"
 	"strconv"
-	"time"
 
-	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/routing"
 	"github.com/hitless/hitless/lab/subject"
 )
@@ -39,33 +35,4 @@ func costNumbers(set map[string]string) (numbers []int, err error) {
 		numbers = append(numbers, n)
 	}
 	return numbers, nil
-}
-
-func measureCost(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
-	numbers, err := costNumbers(plan.Parameters)
-	if err != nil {
-		return err
-	}
-	return onTestbed(plan, r, now, func(s subject.Config, progress func(int)) error {
-		return routing.RunCosts(ctx, routing.CostConfig{Dir: stateDir, Subject: s, Others: numbers, Progress: progress})
-	})
-}
-
-// onTestbed runs f with the subject of the plan and a function that reports its progress, and saves the logs.
-func onTestbed(plan Plan, r *recorder, now func() time.Duration, f func(s subject.Config, progress func(int)) error) error {
-	programs, err := plan.programs()
-	if err != nil {
-		return err
-	}
-	if plan.Kernel != KernelHost {
-		if err := raiseLimits(); err != nil {
-			return fmt.Errorf("raising the limits of the lab's kernel: %w", err)
-		}
-	}
-	console := newConsole(now)
-	err = f(subject.Config{Programs: programs, Recorder: r, Now: now}, func(n int) {
-		console.report(progress.Event{Kind: progress.Measurement, At: now(), Counts: progress.Counts{Attempts: n}})
-	})
-	r.saveLogs(filepath.Join(stateDir, "logs"))
-	return err
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package guest
 
 import (
@@ -17,55 +19,17 @@ import (
 	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/balancer"
-	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/scenarios"
 )
 
-const (
-	// Program is the path of hitless in the guest.
-	Program = "/usr/bin/hitless"
-	// Binaries is the folder of the built programs in the guest.
-	Binaries = "/usr/bin"
-	stateDir = "/tmp/lab"
-)
+const stateDir = "/tmp/lab"
 
-// standalone is a program that a guest runs without a scenario of package scenarios.
-type standalone struct {
-	run      func(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error
-	subjects bool                                              // needs the programs of the control plane and of the subjects
-	unjudged bool                                              // package run starts it and computes no verdict
-	virtual  bool                                              // needs the virtual clock of a VM
-	modules  []string                                          // of the kernel, besides those of every guest
-	check    func(set map[string]string, s subject.Spec) error // refuses parameters; nil for none
+// runners has the standalone programs by the scenario of their plans. Tests of the lab add theirs (build tag lab).
+var runners = map[string]func(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error{
+	TryScenario: tryKernel, LabScenario: holdLab, bench.Scenario: measure, RoutingScenario: checkRouting, CostScenario: measureCost,
 }
-
-// standalones has the standalone programs by the scenario of their plans. Tests of the lab add theirs (build tag lab).
-var standalones = map[string]standalone{
-	TryScenario:     {run: tryKernel},
-	LabScenario:     {run: holdLab, subjects: true},
-	bench.Scenario:  {run: measure, subjects: true},
-	RoutingScenario: {run: checkRouting, subjects: true, unjudged: true, modules: []string{"sctp", "xt_sctp"}, check: checkRoutingParameters},
-	CostScenario:    {run: measureCost, subjects: true, unjudged: true, virtual: true, check: checkCostParameters},
-}
-
-// Unjudged reports whether a scenario is a standalone program whose history gets no verdict.
-func Unjudged(scenario string) bool { return standalones[scenario].unjudged }
-
-// NeedsVirtualClock reports whether the times of a standalone program mean something on the virtual clock of a VM only.
-func NeedsVirtualClock(scenario string) bool { return standalones[scenario].virtual }
-
-// CheckStandalone refuses parameters and subjects that a standalone program cannot run with. A scenario has its own checks.
-func CheckStandalone(scenario string, set map[string]string, s subject.Spec) error {
-	if check := standalones[scenario].check; check != nil {
-		return check(set, s)
-	}
-	return nil
-}
-
-// Modules are the modules that the plan needs of the kernel, besides those of every guest.
-func (p Plan) Modules() []string { return standalones[p.Scenario].modules }
 
 // execute runs the plan. At first it knows the base of the plan; settle returns the whole.
 func execute(ctx context.Context, base Plan, settle func() (Plan, error), r *recorder, now func() time.Duration) error {
@@ -76,7 +40,7 @@ func execute(ctx context.Context, base Plan, settle func() (Plan, error), r *rec
 	if err != nil {
 		return err
 	}
-	return standalones[plan.Scenario].run(ctx, plan, r, now)
+	return runners[plan.Scenario](ctx, plan, r, now)
 }
 
 // inLab runs a scenario in a lab.

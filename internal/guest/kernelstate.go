@@ -1,3 +1,5 @@
+//go:build linux
+
 package guest
 
 import (
@@ -15,9 +17,6 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/observers"
 )
-
-// Stopped is the end of a run that was asked to stop at an instant.
-const Stopped = "stopped, as was asked for"
 
 // stopAndDump freezes the proxies and writes the network state of all namespaces to files in the directory at-T. The rest of the
 // lab keeps running meanwhile; each file has the time of its reading.
@@ -60,6 +59,3 @@ func stopAndDump(ctx context.Context, l *lab.Lab, r *recorder, now func() time.D
 		}
 	}
 }
-
-// KernelStateDir is the directory of the dumps in a run's directory.
-func KernelStateDir(at time.Duration) string { return "at-" + at.String() }

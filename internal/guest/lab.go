@@ -1,3 +1,5 @@
+//go:build linux
+
 package guest
 
 import (
@@ -18,15 +20,6 @@ import (
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/record"
 )
-
-// LabScenario keeps a lab up for other programs. Its runner gets a listener of the host, whose connections it forwards to the API
-// server, and a unix socket, to which it sends a LabReady and the client's network namespace.
-const LabScenario = "lab"
-
-// LabReady is the message to the host when the lab is up.
-type LabReady struct {
-	Kubeconfig []byte `json:"kubeconfig"` // of the administrator, with the listener as the server
-}
 
 // holdLab brings the lab up and keeps it until a part of it fails or ctx ends. It records nothing: the programs that use the lab
 // keep their own records.

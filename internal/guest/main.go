@@ -1,3 +1,5 @@
+//go:build linux
+
 package guest
 
 import (
@@ -10,10 +12,6 @@ import (
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
 )
-
-// ObjectBytes is the memory for an object of a timeline, nearly all of it in the runner with its control plane, controllers, kubelets
-// and load balancer.
-const ObjectBytes = 100 << 10
 
 // heap is the size from which on the runner collects garbage.
 const heap = 256 << 20

@@ -1,9 +1,7 @@
 package guest
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	"github.com/hitless/hitless/internal/routing"
 	"github.com/hitless/hitless/lab/subject"
@@ -28,14 +26,4 @@ func checkRoutingParameters(set map[string]string, s subject.Spec) error {
 		return fmt.Errorf("--set %w", err)
 	}
 	return s.CheckFamily(record.Family(f))
-}
-
-func checkRouting(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
-	f, err := routing.ParseFamily(plan.Parameters[familyKey])
-	if err != nil {
-		return err
-	}
-	return onTestbed(plan, r, now, func(s subject.Config, progress func(int)) error {
-		return routing.Run(ctx, routing.Config{Dir: stateDir, Family: f, Subject: s, Progress: progress})
-	})
 }

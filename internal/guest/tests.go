@@ -19,7 +19,10 @@ const (
 	TestsDir      = "/usr/lib/hitless-tests"
 )
 
-func init() { standalones[TestsScenario] = standalone{run: tests, unjudged: true} }
+func init() {
+	standalones[TestsScenario] = standalone{unjudged: true}
+	runners[TestsScenario] = tests
+}
 
 // tests runs all programs one after the other, in the order of their names. Parameter `run` selects tests as `go test -run` does.
 func tests(ctx context.Context, plan Plan, _ *recorder, _ func() time.Duration) error {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package guest
 
 import (
@@ -11,10 +13,6 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/proxier/linux"
 )
-
-// TryScenario tests in a small network what a kernel supports. Its parameter `need` lists ipvs, iptables and nftables, separated by
-// commas; the network itself is always tested. The reason of the run is the first failure.
-const TryScenario = "try"
 
 func tryKernel(ctx context.Context, plan Plan, _ *recorder, _ func() time.Duration) error {
 	net, err := topology.New(1)

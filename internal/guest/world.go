@@ -1,3 +1,5 @@
+//go:build linux
+
 package guest
 
 import (
@@ -8,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,26 +141,6 @@ func (s site) Over(ctx context.Context, name string, f record.Family, svc *corev
 		return fmt.Errorf("the Service %s has no cluster IP of %s", svc.Name, f)
 	}
 	return reachHTTP(ctx, node.DialContext, at(ip, p.Port))
-}
-
-// Offers are the capabilities of a lab with that control plane, kube or replay, and that kernel: KernelHost, or another word for a
-// VM.
-func Offers(controlPlane, kernel string) scenarios.Offers {
-	offers := scenarios.Offers{scenarios.RestartableProxies, scenarios.PowerControl, scenarios.NodeCommands, scenarios.OwnLoadBalancer, scenarios.SameAddresses,
-		scenarios.ClientPlacement, scenarios.PodLanes, scenarios.DatagramBackends, scenarios.Journal, scenarios.ManyServices}
-	if controlPlane == "replay" {
-		offers = append(offers, scenarios.ControllableAPI)
-		if kernel != KernelHost || hostHasIPv6() {
-			offers = append(offers, scenarios.AddressFamilies)
-		}
-	}
-	return offers
-}
-
-// hostHasIPv6 reports whether the kernel of this machine has IPv6.
-func hostHasIPv6() bool {
-	_, err := os.Stat("/proc/sys/net/ipv6")
-	return err == nil
 }
 
 // newSite is the lab as the scenario of a run uses it. The load balancer is offered only where the lanes go through it.

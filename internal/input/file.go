@@ -9,8 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // The bounds of files, in bytes.
@@ -26,7 +24,7 @@ func Open(file string, limit int64) (*os.File, error) {
 	if file == "" {
 		return nil, errors.New("the name of the file is empty")
 	}
-	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	f, err := os.OpenFile(file, os.O_RDONLY|dontWait, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/record"
@@ -94,11 +92,8 @@ func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error))
 
 // monotonicBase is the start of the run on CLOCK_MONOTONIC, which all processes of one kernel share.
 func monotonicBase(now func() time.Duration) (int64, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0, fmt.Errorf("reading the monotonic clock: %w", err)
-	}
-	return ts.Nano() - int64(now()), nil
+	start, err := probes.Monotonic()
+	return start - int64(now()), err
 }
 
 func (p *Prober) record(attempts io.Reader) error {

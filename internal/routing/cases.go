@@ -2,9 +2,6 @@ package routing
 
 import (
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/hitless/hitless/lab/replay"
 )
 
 // zoneHints asks for the endpoints of the node's own zone.
@@ -134,7 +131,7 @@ var Changes = []Change{
 		{Name: "type changed to ClusterIP, load balancer IP", Client: "client", Target: "lb/1:80", Want: "dropped", Features: []string{"policy-change", "load-balancer"}},
 	}},
 	{func(w *Testbed) error {
-		return w.api.Delete(replay.Ref{Kind: "Service", Namespace: "shop", Name: "plain"}, metav1.DeleteOptions{})
+		return w.remove("Service", "shop", "plain")
 	}, []Case{{Name: "deleted", Client: "c", Target: "cluster/1:80", Want: "dropped", WaitForDrain: true, Features: []string{"removed-flows", "cluster-ip"}}}},
 }
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 package routing
 
 import (
@@ -25,12 +27,6 @@ type CostConfig struct {
 	Others   []int          // numbers of other Services, ascending, each 1 to MaxOthers
 	Progress func(changes int)
 }
-
-// MaxOthers is the largest number of other Services, by the range of their addresses.
-const MaxOthers = 10000
-
-// CostChanges is how often a change is measured with each number of other Services.
-const CostChanges = 5
 
 // costWithin bounds each wait for the proxy.
 const costWithin = time.Hour

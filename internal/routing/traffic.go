@@ -1,3 +1,5 @@
+//go:build linux
+
 package routing
 
 import (
@@ -18,7 +20,6 @@ import (
 )
 
 const (
-	podPort  = 8080 // port of pods, in all protocols
 	hostPort = 2222 // port of a program of the node, at all its addresses
 	attempts = 24   // connections per case: with random choices, all miss one of three pods once in 17,000 cases
 	timeout  = 2 * time.Second

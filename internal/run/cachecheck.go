@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/vm"
 )
@@ -81,6 +82,10 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+	copies, err := version.Entries(filepath.Join(c.Dir, programDir))
+	if err != nil {
+		return nil, err
+	}
 	others, err := cache.List(c.Dir, func(path string) *cache.Entry {
 		if info, err := os.Stat(path); err == nil && info.IsDir() && slices.Contains(cacheDirs, filepath.Base(path)) {
 			return nil
@@ -88,7 +93,7 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 		return cache.Foreign(path)
 	})
 	var all []CheckedEntry
-	for _, e := range slices.Concat(machines, programs, others) {
+	for _, e := range slices.Concat(machines, programs, copies, others) {
 		name, relErr := filepath.Rel(c.Dir, e.Path)
 		all, err = append(all, CheckedEntry{Entry: e, Name: name, Bytes: cache.Size(e.Path)}), errors.Join(err, relErr)
 	}
@@ -97,4 +102,7 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 }
 
 // cacheDirs are the directories of the cache whose entries are listed.
-var cacheDirs = []string{"kernel", "initramfs", "snapshots", "build"}
+var cacheDirs = []string{"kernel", "initramfs", "snapshots", "build", programDir}
+
+// programDir has this program without its version, for guests of a release.
+const programDir = "program"

@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
@@ -47,6 +45,9 @@ type doctor struct {
 
 // Doctor checks what this machine can run. It changes nothing.
 func Doctor(ctx context.Context) ([]Finding, error) {
+	if err := site.CheckPlatform(); err != nil {
+		return []Finding{{"lab", Missing, err.Error()}}, nil
+	}
 	dir, err := cache.Dir()
 	if err != nil {
 		return nil, usagef("%w", err)
@@ -123,13 +124,6 @@ func (d doctor) disk() (findings []Finding) {
 		findings = append(findings, f)
 	}
 	return findings
-}
-
-// ownCPUs is the number of CPUs that this process may use.
-func ownCPUs() (int, error) {
-	var cpus unix.CPUSet
-	err := unix.SchedGetaffinity(0, &cpus)
-	return cpus.Count(), err
 }
 
 // user checks what the user, or the container, may do.

@@ -7,7 +7,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -270,7 +270,9 @@ func (o *Options) fillDefaults() error {
 		}
 	}
 	if o.Program == "" && err == nil {
-		o.Program, err = os.Executable()
+		if o.Program, err = version.Own(context.Background(), filepath.Join(o.Cache, programDir)); err != nil {
+			err = usagef("%w", err)
+		}
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -59,6 +60,9 @@ type installer struct {
 // Install installs what the lab lacks on this machine, as root on Debian and Ubuntu, and writes the commands. Elsewhere the error says
 // what to install.
 func Install(ctx context.Context, out io.Writer) error {
+	if err := site.CheckPlatform(); err != nil {
+		return err
+	}
 	return installer{has: installed, listed: kernelListed, root: os.Geteuid() == 0, release: "/etc/os-release", out: out}.install(ctx)
 }
 

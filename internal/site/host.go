@@ -1,3 +1,5 @@
+//go:build linux
+
 package site
 
 import (
@@ -5,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,17 +58,7 @@ func (h *Host) World(ctx context.Context) (err error) {
 // hostInit are the arguments of hitless as the first process of a guest on the host.
 var hostInit = []string{"guest", "init"}
 
-// hostNeeds returns what the subject needs of the kernel: its mode, if it is one of HostModes. Other proxies name their modes
-// freely.
-func (l *lab) hostNeeds() string {
-	if l.plan.NeedsSubjects() && slices.Contains(HostModes, l.spec.Mode) {
-		return l.spec.Mode
-	}
-	return ""
-}
-
-// HostModes are the modes of proxies whose needs TryHost can check.
-var HostModes = []string{"iptables", "nftables", "ipvs"}
+func onHost(l *lab) Site { return &Host{lab: l} }
 
 // TryHost tests whether namespaces of this machine's kernel support what is needed (see guest.TryScenario). program is the file of
 // hitless. The test takes less than a second and leaves nothing behind.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +62,9 @@ type lab struct {
 // NewLab returns a VM or, if the options ask for it, a Host. With kernel auto the host runs the real clock if it can run the
 // subject and no kernel of a VM is named, and a VM everything else. Every error is a UsageError.
 func NewLab(ctx context.Context, c Call, o LabOptions, plan guest.Plan, spec subject.Spec) (Site, error) {
+	if err := CheckPlatform(); err != nil {
+		return nil, err
+	}
 	l := &lab{Call: c, LabOptions: o, plan: plan, spec: spec}
 	if err := l.chooseKernel(ctx); err != nil {
 		return nil, err
@@ -69,7 +73,7 @@ func NewLab(ctx context.Context, c Call, o LabOptions, plan guest.Plan, spec sub
 		return nil, err
 	}
 	if l.plan.Kernel == guest.KernelHost {
-		return &Host{lab: l}, nil
+		return onHost(l), nil
 	}
 	return &VM{lab: l}, nil
 }
@@ -96,6 +100,18 @@ func (l *lab) chooseKernel(ctx context.Context) error {
 	}
 	return nil
 }
+
+// hostNeeds returns what the subject needs of the kernel: its mode, if it is one of HostModes. Other proxies name their modes
+// freely.
+func (l *lab) hostNeeds() string {
+	if l.plan.NeedsSubjects() && slices.Contains(HostModes, l.spec.Mode) {
+		return l.spec.Mode
+	}
+	return ""
+}
+
+// HostModes are the modes of proxies whose needs TryHost can check.
+var HostModes = []string{"iptables", "nftables", "ipvs"}
 
 // checkStop refuses a stop where runs are not deterministic.
 func (l *lab) checkStop() error {

@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/mod/module"
@@ -196,8 +195,7 @@ func run(ctx context.Context, c command) error {
 	cmd := exec.CommandContext(ctx, path, c.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, c.Out, c.Err
 	cmd.Env = append(append(os.Environ(), buildEnv()...), c.Env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	asGroup(cmd)
 	cmd.WaitDelay = killDelay
 	err = cmd.Run()
 	if ctx.Err() != nil {

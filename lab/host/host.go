@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package host runs a guest in namespaces of this machine's kernel: the same files at the same paths as in lab/vm,
 // and the same plan and history through the same region, but with the real clock. The guest is isolated from this
 // machine: its root is a tmpfs with the guest's files, bound read-only, and its network, process, mount, IPC and UTS

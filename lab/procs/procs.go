@@ -15,8 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Spec describes a program to start.
@@ -68,7 +66,7 @@ func (s *Supervisor) Start(spec Spec) (*Process, error) {
 	if cmd.Stdout == nil {
 		cmd.Stdout = log
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = attributes()
 	p := &Process{Name: spec.Name, cmd: cmd, log: log, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.run(spec.Enter, started)
@@ -113,7 +111,7 @@ func (s *Supervisor) StopAll(grace time.Duration) {
 	s.live = nil
 	s.mu.Unlock()
 	for _, p := range live {
-		_ = p.Signal(syscall.SIGCONT)
+		resume(p)
 		_ = p.Signal(syscall.SIGTERM)
 	}
 	timer := time.NewTimer(grace)
@@ -171,7 +169,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	if !p.Running() {
 		return nil
 	}
-	err := syscall.Kill(-p.Pid(), sig)
+	err := signalGroup(p.cmd.Process, sig)
 	if errors.Is(err, syscall.ESRCH) {
 		return nil
 	}
@@ -212,10 +210,3 @@ func (s *Supervisor) Tail(name string, n int) string {
 	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
-
-// defaultTimerSlack is the kernel's default for the lateness of timers.
-const defaultTimerSlack = 50_000 // ns
-
-// resetTimerSlack gives programs that the calling thread starts the default timer slack, independently of the lab's
-// own.
-func resetTimerSlack() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultTimerSlack, 0, 0, 0) }

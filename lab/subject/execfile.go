@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/input"
 )
@@ -275,7 +274,7 @@ func (r *execReader) stop(n *yaml.Node, stop *Stop) {
 	r.mapping(n, map[string]func(*yaml.Node){
 		"signal": func(n *yaml.Node) {
 			stop.Signal = strings.TrimPrefix(r.word(n, "signal"), "SIG")
-			if unix.SignalNum("SIG"+stop.Signal) == 0 {
+			if signalOf(stop.Signal) == 0 {
 				r.fail(n.Line, "signal: there is no signal %q; give TERM, INT or another", stop.Signal)
 			}
 		},

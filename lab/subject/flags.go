@@ -84,3 +84,19 @@ func (s Spec) CheckFlags(ctx context.Context, program string) error {
 	}
 	return nil
 }
+
+// replaceFlags returns flags with others, which replace those of the same name: the bundled proxier refuses a flag that is given twice.
+func replaceFlags(flags, others []string) []string {
+	kept := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool {
+		name, _, _ := strings.Cut(flag, "=")
+		return slices.ContainsFunc(others, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+	})
+	return append(kept, others...)
+}
+
+// Program is a subject as the lab starts it.
+type Program struct {
+	Spec     Spec
+	Path     string // unused for an Exec, which has its own
+	Fallback string // terminatingFallback: on or off
+}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package subject
 
 import (
@@ -17,13 +19,6 @@ import (
 	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/record"
 )
-
-// Program is a subject as the lab starts it.
-type Program struct {
-	Spec     Spec
-	Path     string // unused for an Exec, which has its own
-	Fallback string // terminatingFallback: on or off
-}
 
 // Config configures the proxies of a lab.
 type Config struct {

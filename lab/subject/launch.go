@@ -1,3 +1,5 @@
+//go:build linux
+
 package subject
 
 import (
@@ -9,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hitless/hitless/lab/procs"
@@ -40,15 +41,6 @@ func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 	start.Path, start.Args = e.Program, expandAll(e.Args, values)
 	start.Env = slices.Concat(start.Env, expandAll(e.Env, values))
 	return start, nil
-}
-
-// replaceFlags returns flags with others, which replace those of the same name: the bundled proxier refuses a flag that is given twice.
-func replaceFlags(flags, others []string) []string {
-	kept := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool {
-		name, _, _ := strings.Cut(flag, "=")
-		return slices.ContainsFunc(others, func(o string) bool { return strings.HasPrefix(o, name+"=") })
-	})
-	return append(kept, others...)
 }
 
 // placeholderValues are the values of the placeholders on a node.
@@ -95,7 +87,7 @@ func (s Spec) stopSignal() (syscall.Signal, time.Duration) {
 	if s.Exec == nil {
 		return syscall.SIGTERM, 30 * time.Second
 	}
-	return unix.SignalNum("SIG" + s.Exec.Stop.Signal), s.Exec.Stop.Within
+	return signalOf(s.Exec.Stop.Signal), s.Exec.Stop.Within
 }
 
 // needsKubeletChains reports whether a subject expects iptables chains that the kubelet of its version made.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package topology creates the lab's network: namespaces for nodes, pods, clients and the external load balancer, the
 // links between them, addresses and routes. It does not start programs.
 //
@@ -13,19 +15,6 @@ import (
 
 	"github.com/hitless/hitless/record"
 	"github.com/vishvananda/netlink"
-)
-
-// The lab's addresses of IPv4; AddressesOf has those of each family.
-var (
-	ControlAddr   = netip.MustParseAddr("10.0.0.2")
-	BalancerAddr  = netip.MustParseAddr("10.0.0.1")
-	ServiceCIDR   = netip.MustParsePrefix("10.96.0.0/16")
-	ClusterCIDR   = netip.MustParsePrefix("10.244.0.0/16")
-	ExternalCIDR  = netip.MustParsePrefix("203.0.113.0/24")
-	ClientAddr    = netip.MustParseAddr("198.51.100.2")
-	clientGateway = netip.MustParseAddr("198.51.100.1")
-	// ClientSources is the AnyIP range of the client: any of its addresses can be bound without configuration.
-	ClientSources = netip.MustParsePrefix("10.200.0.0/16")
 )
 
 // Network is the lab's network. It is not safe for concurrent use, except for AddPod and RemovePod of different
@@ -49,9 +38,6 @@ type Node struct {
 	plans []Addresses // of each family, the primary one first
 	pacer *Pacer
 }
-
-// MaxNodes is the limit of the addressing plan.
-const MaxNodes = 200
 
 // New creates the network of IPv4 with 1 to MaxNodes nodes. The caller must be in a network namespace of the lab's own,
 // where New creates the bridge `fabric`.

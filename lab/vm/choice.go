@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/input"
 )
@@ -200,11 +198,11 @@ func fetchFiles(ctx context.Context, found kernelFiles, cacheDir string, progres
 
 // fetchHost returns this machine's own kernel: its files, or its packages where a user may not read them, as on Ubuntu.
 func fetchHost(ctx context.Context, cacheDir string, progress func(string)) (Kernel, error) {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
+	release, err := kernelRelease()
+	if err != nil {
 		return Kernel{}, fmt.Errorf("reading the release of the kernel: %w", err)
 	}
-	return hostKernel(ctx, "/", unix.ByteSliceToString(u.Release[:]), cacheDir, progress)
+	return hostKernel(ctx, "/", release, cacheDir, progress)
 }
 
 func hostKernel(ctx context.Context, root, release, cacheDir string, progress func(string)) (Kernel, error) {

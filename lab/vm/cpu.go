@@ -1,3 +1,5 @@
+//go:build linux
+
 package vm
 
 import (
@@ -8,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -168,4 +171,9 @@ func cpuThread(pid int) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// qemuAttributes make a process group that dies with the thread that starts it.
+func qemuAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/cavaliergopher/cpio"
-	"golang.org/x/sys/unix"
 )
 
 // A guest boots with few files, so that its first snapshot serves every run of one hitless on one kernel. The others come after its first
@@ -101,22 +100,22 @@ func unpackFiles() error {
 	if err != nil {
 		return fmt.Errorf("reading the size of the guest's files: %w", err)
 	}
-	memory, err := unix.Mmap(int(f.Fd()), 0, filesOffset, unix.PROT_READ, unix.MAP_SHARED)
+	memory, err := mapFile(f, 0, filesOffset, false)
 	if err != nil {
 		return fmt.Errorf("mapping the length of the guest's files: %w", err)
 	}
 	length := binary.LittleEndian.Uint64(memory)
-	if err := unix.Munmap(memory); err != nil {
+	if err := unmap(memory); err != nil {
 		return err
 	}
 	if length == 0 || length > uint64(info.Size())-filesOffset {
 		return fmt.Errorf("the guest's files have %d bytes, in a device of %d", length, info.Size())
 	}
-	memory, err = unix.Mmap(int(f.Fd()), filesOffset, int(length), unix.PROT_READ, unix.MAP_SHARED)
+	memory, err = mapFile(f, filesOffset, int(length), false)
 	if err != nil {
 		return fmt.Errorf("mapping the guest's files: %w", err)
 	}
-	return errors.Join(unpackImage("/", memory), unix.Munmap(memory))
+	return errors.Join(unpackImage("/", memory), unmap(memory))
 }
 
 // unpackImage writes the entries of a packed image below the root. Directories and links that are there already stay.

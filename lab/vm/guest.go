@@ -1,3 +1,5 @@
+//go:build linux
+
 package vm
 
 import (
@@ -16,9 +18,6 @@ import (
 
 	"github.com/hitless/hitless/lab/topology"
 )
-
-// ModuleList is the guest's file that lists the kernel modules to load, one path per line, in load order.
-const ModuleList = "/etc/hitless-modules"
 
 // Init is the guest's first process: it mounts file systems, loads modules, pauses, unpacks the other files, starts the runner, reaps
 // orphans, and powers the VM off when the runner has ended. The runner is a child process, because a reaper in the same process

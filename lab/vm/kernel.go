@@ -16,6 +16,9 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 )
 
+// ModuleList is the guest's file that lists the kernel modules to load, one path per line, in load order.
+const ModuleList = "/etc/hitless-modules"
+
 // Kernel is a kernel in the cache with its modules, which is never installed. All its files have been verified.
 type Kernel struct {
 	Release string // output of uname -r

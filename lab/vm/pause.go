@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // pciID is a PCI device of the guest: vendor and device ID, and how many devices of this kind are before it on the bus.
@@ -62,12 +60,12 @@ func Pause() error {
 		return fmt.Errorf("opening the pause device: %w", err)
 	}
 	defer f.Close()
-	register, err := unix.Mmap(int(f.Fd()), 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	register, err := mapFile(f, 0, os.Getpagesize(), true)
 	if err != nil {
 		return fmt.Errorf("mapping the pause device: %w", err)
 	}
 	register[0] = 1
-	return unix.Munmap(register)
+	return unmap(register)
 }
 
 // OpenRegion maps the region inside the guest: BAR 2 of its device.

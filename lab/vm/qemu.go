@@ -21,8 +21,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hitless/hitless/internal/cache"
 )
 
@@ -67,7 +65,7 @@ type Outcome struct {
 
 // Close releases the region's memory.
 func (o *Outcome) Close() error {
-	return errors.Join(unix.Munmap(o.Region), o.file.Close())
+	return errors.Join(unmap(o.Region), o.file.Close())
 }
 
 // QEMU is the program that boots the guest.
@@ -268,7 +266,7 @@ func NewOutcome(f *os.File) (*Outcome, error) {
 
 // MapRegion maps a region's file into memory, on the host or in the guest.
 func MapRegion(f *os.File) ([]byte, error) {
-	region, err := unix.Mmap(int(f.Fd()), 0, RegionSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	region, err := mapFile(f, 0, RegionSize, true)
 	if err != nil {
 		return nil, fmt.Errorf("mapping the region between guest and host: %w", err)
 	}
@@ -286,7 +284,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 	var stderr bytes.Buffer
 	cmd := exec.Command(path, args...)
 	cmd.Stderr = &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = qemuAttributes()
 	var m *monitor
 	if b.pauses() {
 		ours, theirs, err := newMonitor()

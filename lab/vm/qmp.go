@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // monitor is QEMU's control socket (QMP). It is silent while the guest runs, because input would reach QEMU at a
@@ -31,7 +29,7 @@ type message struct {
 
 // newMonitor returns the monitor and QEMU's end of its socket, which becomes descriptor 3 of QEMU.
 func newMonitor() (*monitor, *os.File, error) {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	ends, err := socketPair()
 	if err != nil {
 		return nil, nil, fmt.Errorf("making QEMU's control socket: %w", err)
 	}
@@ -68,11 +66,11 @@ func (m *monitor) execute(command string, arguments map[string]any, files ...*os
 	if err != nil {
 		return nil, err
 	}
-	var rights []byte
+	var passed []byte
 	for _, f := range files {
-		rights = unix.UnixRights(int(f.Fd()))
+		passed = rights(int(f.Fd()))
 	}
-	if _, _, err := m.conn.WriteMsgUnix(append(line, '\n'), rights, nil); err != nil {
+	if _, _, err := m.conn.WriteMsgUnix(append(line, '\n'), passed, nil); err != nil {
 		return nil, fmt.Errorf("QEMU command %s: %w", command, err)
 	}
 	for {

@@ -12,12 +12,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
-
 	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/record"
+	"github.com/spf13/cobra"
 )
 
 const (
@@ -113,15 +111,15 @@ type socketEngine struct{ *probes.Engine }
 
 // newSocketEngine returns an engine whose seed for ports comes from the process's name.
 func newSocketEngine(process string, recorder func(record.Attempt)) (Engine, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return nil, fmt.Errorf("reading the monotonic clock: %w", err)
+	start, err := probes.Monotonic()
+	if err != nil {
+		return nil, err
 	}
 	var seed int64
 	for _, b := range []byte(process) {
 		seed = seed*31 + int64(b)
 	}
-	engine, err := probes.New(probes.Config{Base: ts.Nano(), Seed: seed, Record: recorder})
+	engine, err := probes.New(probes.Config{Base: start, Seed: seed, Record: recorder})
 	return socketEngine{engine}, err
 }
 

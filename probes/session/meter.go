@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/record"
 )
@@ -91,9 +89,9 @@ type Meter struct {
 
 // StartMeter starts a probe worker without lanes. The caller must call End.
 func StartMeter(c MeterConfig) (*Meter, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return nil, fmt.Errorf("reading the monotonic clock: %w", err)
+	start, err := probes.Monotonic()
+	if err != nil {
+		return nil, err
 	}
 	limits, err := probes.LocalLimits()
 	if err != nil {
@@ -101,7 +99,7 @@ func StartMeter(c MeterConfig) (*Meter, error) {
 	}
 	in, input := io.Pipe()
 	attempts, out := io.Pipe()
-	m := &Meter{MeterConfig: c, input: input, base: ts.Nano() - int64(c.Elapsed), copyDone: make(chan error, 1), workerDone: make(chan struct{}),
+	m := &Meter{MeterConfig: c, input: input, base: start - int64(c.Elapsed), copyDone: make(chan error, 1), workerDone: make(chan struct{}),
 		broken: make(chan struct{}), stopTicker: make(chan struct{}), tickerDone: make(chan struct{}), second: Second{Classes: map[record.Class]int{}}}
 	go func() {
 		defer close(m.workerDone)
@@ -119,9 +117,8 @@ func StartMeter(c MeterConfig) (*Meter, error) {
 
 // Now returns the time since the start of the run.
 func (m *Meter) Now() time.Duration {
-	var ts unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // startMeter has checked that it works
-	return time.Duration(ts.Nano() - m.base)
+	now, _ := probes.Monotonic() // StartMeter has checked that it works
+	return time.Duration(now - m.base)
 }
 
 // copy records the attempts and counts those of the measured lane.

@@ -18,9 +18,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 
-	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -192,12 +191,12 @@ func (o Options) record(l probes.Lane) (*record.HistoryWriter, error) {
 // Header returns what the headers of all records of this machine's probes have: its kernel, this program, the parameters, and the digest of
 // those parameters that are inputs, in the order of their keys.
 func (o Options) Header(parameters map[string]string, inputs ...string) (record.Run, error) {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return record.Run{}, fmt.Errorf("reading the kernel's release: %w", err)
+	release, err := probes.KernelRelease()
+	if err != nil {
+		return record.Run{}, err
 	}
 	run := record.Run{Seed: 1, Clock: "real", Command: o.Command, Parameters: parameters,
-		Kernel: record.Kernel{Kind: "host", Release: unix.ByteSliceToString(name.Release[:])}}
+		Kernel: record.Kernel{Kind: "host", Release: release}}
 	if o.Record == record.RecordThinned {
 		run.Record = record.RecordThinned
 	}
@@ -206,11 +205,7 @@ func (o Options) Header(parameters map[string]string, inputs ...string) (record.
 		fmt.Fprintf(sum, "%s=%s\n", key, parameters[key])
 	}
 	run.InputsSha256 = hex.EncodeToString(sum.Sum(nil))
-	program, err := os.Executable()
-	if err == nil {
-		run.ProgramSha256, err = cache.Sha256(context.Background(), program)
-	}
-	if err != nil {
+	if run.ProgramSha256, err = version.OwnSum(context.Background()); err != nil {
 		return record.Run{}, fmt.Errorf("reading the running program: %w", err)
 	}
 	return run, nil

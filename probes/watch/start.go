@@ -11,9 +11,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/hitless/hitless/probes"
 )
 
 // Worker is the command of the process that measures. It must call Work with the same options.
@@ -41,6 +42,9 @@ type message struct {
 // receives lines of progress. After an error no process is left. Errors are a target that does not answer, a running watch in dir, and
 // the record of a killed watch in dir. When ctx ends first, Start ends the watch and returns the error of ctx.
 func Start(ctx context.Context, target, dir string, w Worker, progress func(string)) error {
+	if _, err := probes.Monotonic(); err != nil { // nothing can be measured here
+		return err
+	}
 	f, err := open(dir, true)
 	if err != nil {
 		return err
@@ -66,7 +70,7 @@ func (f *file) measure(ctx context.Context, w Worker, log int, progress func(str
 		return err
 	}
 	defer messages.Close()
-	defer context.AfterFunc(ctx, func() { _ = c.Process.Signal(unix.SIGTERM) })() // fails only when it has ended
+	defer context.AfterFunc(ctx, func() { _ = c.Process.Signal(syscall.SIGTERM) })() // fails only when it has ended
 	return awaitReady(ctx, messages, c, f.dir, progress)
 }
 
@@ -183,7 +187,7 @@ func (f *file) launch(w Worker, flag int) (messages *os.File, c *exec.Cmd, err e
 	defer sender.Close()
 	c = exec.Command(w.Program, w.Args...)
 	c.Stdout, c.Stderr, c.ExtraFiles = log, log, []*os.File{f.File, sender}
-	c.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	c.SysProcAttr = ownSession()
 	if err := c.Start(); err != nil {
 		_ = messages.Close()
 		return nil, nil, fmt.Errorf("starting the process that measures: %w", err)

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
@@ -55,7 +55,7 @@ func (f *file) end(ctx context.Context) error {
 	if held, err := f.isLocked(); err != nil {
 		return err
 	} else if held { // otherwise the process has ended, and its number may be reused
-		if err := p.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("sending SIGTERM to the watch (%v): %w; run this as the user who started it", s, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"os/signal"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
@@ -22,13 +22,10 @@ type Session func(ctx context.Context, o session.Options) (*session.Result, erro
 // Work runs the session until ctx ends, and writes the state, in the process that Start has started. Progress goes to log. It returns an
 // error if the process was not started by Start.
 func Work(ctx context.Context, o session.Options, run Session, log io.Writer) error {
-	var kind unix.Stat_t
-	if unix.Fstat(stateFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFREG || unix.Fstat(messageFd, &kind) != nil || kind.Mode&unix.S_IFMT != unix.S_IFIFO {
+	if !inherited(stateFd, messageFd) {
 		return errors.New("this command needs the inherited state of a watch: run `hitless watch start`, which starts it")
 	}
-	unix.CloseOnExec(stateFd)
-	unix.CloseOnExec(messageFd)
-	signal.Ignore(unix.SIGHUP)
+	signal.Ignore(syscall.SIGHUP)
 	f := &file{os.NewFile(stateFd, StateFile), o.Out}
 	defer f.Close()
 	w := &worker{file: f, messages: os.NewFile(messageFd, "messages"), log: log}

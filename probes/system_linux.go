@@ -1,3 +1,5 @@
+//go:build !portable
+
 package probes
 
 import (
@@ -48,16 +50,10 @@ func sysGetsockname(fd int, address *socketAddress) unix.Errno {
 	return errno
 }
 
-// sysTransfer calls SYS_READ or SYS_WRITE; b must not be empty.
-func sysTransfer(call uintptr, fd int, b []byte) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
-	return int(n), errno
-}
-
 // sysClose closes the descriptor, which Linux does even when it returns an error.
 func sysClose(fd int) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
 
-func sysEpollControl(epoll, how, fd int, event *unix.EpollEvent) unix.Errno {
+func sysEpollControl(epoll, how, fd int, event *socketEvent) unix.Errno {
 	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), uintptr(how), uintptr(fd),
 		uintptr(unsafe.Pointer(event)), 0, 0)
 	return errno
@@ -65,7 +61,7 @@ func sysEpollControl(epoll, how, fd int, event *unix.EpollEvent) unix.Errno {
 
 // sysEpollPoll returns pending events without waiting. (epoll_pwait without a mask is epoll_wait, and exists on every
 // architecture.)
-func sysEpollPoll(epoll int, events []unix.EpollEvent) (int, unix.Errno) {
+func sysEpollPoll(epoll int, events []socketEvent) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
 		uintptr(len(events)), 0, 0, 0)
 	return int(n), errno

@@ -1,8 +1,9 @@
+//go:build !portable
+
 package probes
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"syscall"
 	"time"
@@ -26,20 +27,21 @@ type poller struct {
 	event  int // eventfd of wake
 	armed  time.Duration
 	spec   unix.ItimerSpec
-	added  unix.EpollEvent
-	events [32]unix.EpollEvent
+	added  socketEvent
+	events [32]socketEvent
 	n      int
-	errno  unix.Errno
+	errno  syscall.Errno
 }
 
-// Tokens of the poller's own descriptors; flights and lane sockets have the others.
-const (
-	tokenTimer = -1 - iota
-	tokenWake
-)
+// socketEvent reports changes of a socket: Events are the bits below, Fd is its token, Pad its generation.
+type socketEvent = unix.EpollEvent
 
-// disarmed is a value of poller.armed that matches no time.
-const disarmed = time.Duration(math.MinInt64)
+const (
+	eventIn    = unix.EPOLLIN
+	eventOut   = unix.EPOLLOUT
+	eventError = unix.EPOLLERR | unix.EPOLLHUP
+	eventEnd   = unix.EPOLLRDHUP
+)
 
 func newPoller(c *clock) (*poller, error) {
 	p := &poller{clock: c, epoll: -1, timer: -1, event: -1, armed: disarmed}
@@ -77,22 +79,22 @@ func (p *poller) open() (err error) {
 }
 
 // watch reports every change of fd once (edge triggered), with the token and the generation.
-func (p *poller) watch(fd int, token, generation int32) unix.Errno {
+func (p *poller) watch(fd int, token, generation int32) syscall.Errno {
 	return p.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP, token, generation)
 }
 
 // watchInput is watch without events of writable sockets, for UDP.
-func (p *poller) watchInput(fd int, token, generation int32) unix.Errno {
+func (p *poller) watchInput(fd int, token, generation int32) syscall.Errno {
 	return p.control(unix.EPOLL_CTL_ADD, fd, unix.EPOLLIN, token, generation)
 }
 
 // setToken changes the token of a watched socket; pending events are reported again.
-func (p *poller) setToken(fd int, token, generation int32) unix.Errno {
+func (p *poller) setToken(fd int, token, generation int32) syscall.Errno {
 	return p.control(unix.EPOLL_CTL_MOD, fd, unix.EPOLLIN|unix.EPOLLRDHUP, token, generation)
 }
 
-func (p *poller) control(how, fd int, edges uint32, token, generation int32) unix.Errno {
-	p.added = unix.EpollEvent{Events: edges | unix.EPOLLET&0xffffffff, Fd: token, Pad: generation}
+func (p *poller) control(how, fd int, edges uint32, token, generation int32) syscall.Errno {
+	p.added = socketEvent{Events: edges | unix.EPOLLET&0xffffffff, Fd: token, Pad: generation}
 	return sysEpollControl(p.epoll, how, fd, &p.added)
 }
 
@@ -100,7 +102,7 @@ func (p *poller) now() time.Duration { return p.clock.Now() }
 
 // wait returns the events up to the time until, possibly none; a wake-up may end it earlier. The second result is false
 // when the batch was full, so that more events may be pending.
-func (p *poller) wait(until time.Duration) ([]unix.EpollEvent, bool, error) {
+func (p *poller) wait(until time.Duration) ([]socketEvent, bool, error) {
 	if err := p.arm(until); err != nil {
 		return nil, false, err
 	}
@@ -158,32 +160,3 @@ func (p *poller) close() {
 		_ = p.file.Close()
 	}
 }
-
-// clock maps Go's monotonic time to offsets from the start of the run.
-type clock struct {
-	base   int64 // CLOCK_MONOTONIC nanoseconds of the run's start
-	offset time.Duration
-	anchor time.Time
-}
-
-// newClock reads CLOCK_MONOTONIC between two readings of Go's monotonic clock, several times, and keeps the narrowest
-// pair. The mapping is right to a fraction of a microsecond.
-func newClock(base int64) (*clock, error) {
-	c := &clock{base: base}
-	narrowest := never
-	for range 5 {
-		var ts unix.Timespec
-		before := time.Now()
-		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-			return nil, fmt.Errorf("reading CLOCK_MONOTONIC: %w", err)
-		}
-		if width := time.Since(before); width < narrowest {
-			narrowest = width
-			c.anchor, c.offset = before.Add(width/2), time.Duration(ts.Nano()-base)
-		}
-	}
-	return c, nil
-}
-
-// Now returns the offset of the current time from the start of the run.
-func (c *clock) Now() time.Duration { return c.offset + time.Since(c.anchor) }

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Checks releases of the commit: two folders give the same bytes, two versions the same program for guests, and `go install` a working one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+dir=$(mktemp -d)
+trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
+say() { printf '== %s (%s s since the start)\n' "$1" "$SECONDS"; }
+export REVISION
+REVISION=$(git rev-parse --short=12 HEAD)
+
+say "two releases in two folders"
+git archive HEAD --prefix=another/folder/ | tar x -C "$dir"
+VERSION=v1.2.3 OUT=out/release hack/release.sh >/dev/null
+(cd "$dir/another/folder" && TZ=Asia/Tokyo VERSION=v1.2.3 hack/release.sh >/dev/null)
+diff -r out/release "$dir/another/folder/out/release"
+(cd out/release && sha256sum --quiet -c SHA256SUMS)
+
+say "another version, the same program for guests"
+echo linux/amd64 >"$dir/platforms"
+VERSION=v22.10.33-rc.1 PLATFORMS=$dir/platforms OUT=$dir/other hack/release.sh >/dev/null
+sums=()
+for archive in out/release/hitless_v1.2.3_linux_amd64.tar.gz "$dir"/other/*.tar.gz; do
+  mkdir "$dir/program"
+  tar xz -C "$dir/program" --strip-components=1 -f "$archive"
+  said=$("$dir/program/hitless" version)
+  echo "$said"
+  sums+=("${said##* }")
+  rm -r "$dir/program"
+done
+[ "${sums[0]}" = "${sums[1]}" ] || { echo "the version changes the program of guests" >&2; exit 1; }
+
+say "go install from a module proxy"
+go run ./hack/modproxy . v0.1.0 "$dir/proxy"
+mkdir "$dir/home"
+(
+  cd "$dir/home" # far from the repository
+  GOPROXY=file://$dir/proxy,$(go env GOPROXY) GONOSUMDB=github.com/hitless/* GOFLAGS=-trimpath CGO_ENABLED=0 GOBIN=$dir/bin \
+    go install github.com/hitless/hitless/cmd/hitless@v0.1.0
+  "$dir/bin/hitless" version | grep '^hitless v0.1.0 go'
+  "$dir/bin/hitless" museum | grep k8s- | head -3
+  "$dir/bin/hitless" schema report >/dev/null
+  "$dir/bin/hitless" doctor --install
+)

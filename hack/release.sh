@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Makes the files of a release in out/release: archives for all platforms, images, SBOMs and checksums. VERSION is by default the tag of the
+# commit, or without one a version of its time and revision. The same commit and Go give the same bytes; docs/releases.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CGO_ENABLED=0
+revision=${REVISION:-$(git rev-parse --short=12 HEAD)}
+version=${VERSION:-$(git describe --tags --exact-match 2>/dev/null || TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format="v0.0.0-%cd-$revision")}
+out=${OUT:-out/release}
+work=$out/work
+rm -rf "$out"
+mkdir -p "$work/share/completions"
+# The text has a fixed length, so that the version moves nothing in the program: internal/version.
+stamp=$(printf '%-64s' "$version/$revision" | tr ' ' _)
+[ ${#stamp} = 64 ] || { echo "the version $version is too long" >&2; exit 2; }
+flags="-s -w -buildid= -X github.com/hitless/hitless/internal/version.stamp=hitless-version[$stamp]"
+while read -r platform; do
+  name=hitless
+  [ "${platform%/*}" != windows ] || name=hitless.exe
+  GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -ldflags "$flags" -o "$work/${platform/\//_}/$name" ./cmd/hitless
+done <"${PLATFORMS:-hack/platforms.txt}"
+own=$work/$(go env GOHOSTOS)_$(go env GOHOSTARCH)/hitless
+[ "$("$own" version | cut -d' ' -f2)" = "$version" ] || { echo "$own does not say that it is $version: $("$own" version)" >&2; exit 1; }
+for shell in bash zsh fish powershell; do
+  "$own" completion "$shell" >"$work/share/completions/hitless.$shell"
+done
+go test -trimpath -vet=off -ldflags=-w -count=1 ./cmd/hitless -run 'TestManualPages$' -args -man="$PWD/$work/share/man/man1" >/dev/null
+cp LICENSE README.md "$work/share/"
+go run -C deploy/image . -release "$version" -in "$PWD/$work" -out "$PWD/$out"
+rm -rf "$work"
