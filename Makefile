@@ -4,7 +4,7 @@ LDFLAGS := -s -w
 # Programs, tests and lint use the same compiled packages: without C, and with -trimpath.
 export CGO_ENABLED := 0
 
-.PHONY: help build image release cross demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
+.PHONY: help build image release release-check cross cross-sample demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,9 +21,16 @@ image: build ## build an OCI image and its bill of materials in out/image, witho
 release: ## make the archives, images, SBOMs and checksums of a release in out/release (VERSION=v1.2.3; by default the tag)
 	@hack/release.sh
 
-cross: ## check the other platforms: build, vet, and tests under emulators; installs qemu-user and wine if they are missing (root; an hour)
+release-check: ## two releases of the commit have the same bytes, and `go install` gives a working program (half an hour)
+	@hack/release-check.sh
+
+cross: ## check the other platforms: build, vet, and tests under emulators; installs qemu-user if it is missing (root; an hour without a cache)
 	@hack/packages.sh cross
 	@hack/cross.sh
+
+cross-sample: ## the part of `make cross` that CI runs: types everywhere, and few tests
+	@hack/packages.sh cross
+	@hack/cross.sh sample
 
 demo: packages build ## run a rollout behind the bundled IPVS proxier; the report is in out/demo
 	bin/hitless run rollout --out out/demo
@@ -111,7 +118,7 @@ museum-kills: packages build ## run conformance specs against both specimens of 
 bench-proxier: packages build ## measure the bundled proxier and kube-proxy from API to kernel for docs/results/proxier-cost.md (an hour and a half); SERVICES=100,1000 REPEAT=3
 	@hack/bench-proxier.sh
 
-nightly: explore netns packages build cross ## everything that is too slow for CI: property tests, namespaces, all specs
+nightly: explore netns packages build cross release-check ## everything that is too slow for CI: property tests, namespaces, other platforms, all specs
 	$(GO) test -count=1 -timeout 180m -tags lab ./suites/*/ -ginkgo.timeout 3h -results $(CURDIR)/docs/results/suites
 	$(GO) run ./hack/docs
 	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run NightlyLive ./internal/run

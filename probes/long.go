@@ -184,7 +184,7 @@ func (c *connection) ready(generation int32, events uint32) {
 // connected ends the handshake and sends the requests of all waiting attempts.
 func (c *connection) connected(events uint32) {
 	t, f := c.long.tcp, c.queue[0]
-	if events&(eventError) != 0 { // see tcp.connected
+	if events&eventError != 0 { // see tcp.connected
 		if errno, queued := t.sockets.handshakeError(c.fd); errno != 0 || queued.present() {
 			c.failHandshake(errno, queued)
 			return

@@ -116,7 +116,7 @@ func (t *tcp) ready(f *flight, events uint32) {
 
 // connected ends the handshake and sends the request.
 func (t *tcp) connected(f *flight, events uint32) {
-	if events&(eventError) != 0 {
+	if events&eventError != 0 {
 		// An ICMP error that arrives while the socket is locked is queued, but leaves the socket in SYN_SENT
 		// (tcp_v4_err()). In a lab of one kernel that is always the case, within connect. SO_ERROR and the queue have
 		// it nevertheless.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/e2e-framework/support"
 
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
@@ -359,6 +360,9 @@ func (r *Cluster) Close(context.Context) { r.release() }
 func (r *Cluster) header() record.Run {
 	own := r.scenario.Recorded(LiveOffers, r.params)
 	own["target"] = r.live.Target
+	if probes.Unseen != "" {
+		own["probes"] = probes.Unseen
+	}
 	if words := r.live.Fleet.words(); len(words) > 0 {
 		own["fleet"] = strings.Join(words, " ")
 	}
