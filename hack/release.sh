@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
 revision=${REVISION:-$(git rev-parse --short=12 HEAD)}
 version=${VERSION:-$(git describe --tags --exact-match 2>/dev/null || TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format="v0.0.0-%cd-$revision")}
-out=${OUT:-out/release}
+out=$(realpath -m "${OUT:-out/release}")
 work=$out/work
 rm -rf "$out"
 mkdir -p "$work/share/completions"
@@ -24,7 +24,7 @@ own=$work/$(go env GOHOSTOS)_$(go env GOHOSTARCH)/hitless
 for shell in bash zsh fish powershell; do
   "$own" completion "$shell" >"$work/share/completions/hitless.$shell"
 done
-go test -trimpath -vet=off -ldflags=-w -count=1 ./cmd/hitless -run 'TestManualPages$' -args -man="$PWD/$work/share/man/man1" >/dev/null
+go test -trimpath -vet=off -ldflags=-w -count=1 ./cmd/hitless -run 'TestManualPages$' -args -man="$work/share/man/man1" >/dev/null
 cp LICENSE README.md "$work/share/"
-go run -C deploy/image . -release "$version" -in "$PWD/$work" -out "$PWD/$out"
+go run -C deploy/image . -release "$version" -in "$work" -out "$out"
 rm -rf "$work"
