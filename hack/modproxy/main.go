@@ -1,4 +1,4 @@
-// Command modproxy makes a module proxy with one version of this module, of the committed files alone, as `go install` would get it.
+// Command modproxy makes a module proxy with one version of this module, as `go install` would get it.
 package main
 
 import (
@@ -15,7 +15,7 @@ const path = "github.com/hitless/hitless"
 
 func main() {
 	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: modproxy REPOSITORY VERSION DIRECTORY")
+		fmt.Fprintln(os.Stderr, "usage: modproxy FILES VERSION DIRECTORY")
 		os.Exit(2)
 	}
 	if err := write(os.Args[1], os.Args[2], os.Args[3]); err != nil {
@@ -24,8 +24,8 @@ func main() {
 	}
 }
 
-// write makes the files that the go command reads of a proxy (go help goproxy).
-func write(repository, version, dir string) error {
+// write makes the files that the go command reads of a proxy (go help goproxy), with the committed files of this module in a directory.
+func write(sources, version, dir string) error {
 	files := filepath.Join(dir, path, "@v")
 	if err := os.MkdirAll(files, 0o755); err != nil {
 		return err
@@ -34,11 +34,11 @@ func write(repository, version, dir string) error {
 	if err != nil {
 		return err
 	}
-	err = modzip.CreateFromVCS(archive, module.Version{Path: path, Version: version}, repository, "HEAD", "")
+	err = modzip.CreateFromDir(archive, module.Version{Path: path, Version: version}, sources)
 	if err := errors.Join(err, archive.Close()); err != nil {
 		return err
 	}
-	mod, err := os.ReadFile(filepath.Join(repository, "go.mod"))
+	mod, err := os.ReadFile(filepath.Join(sources, "go.mod"))
 	if err != nil {
 		return err
 	}

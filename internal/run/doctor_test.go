@@ -216,7 +216,7 @@ func TestPackageListIsWhole(t *testing.T) {
 			rows++
 		}
 	}
-	if all := requirements("base", "lab", "make", "browser"); len(all) != rows || rows < 10 {
+	if all := requirements("base", "lab", "make", "browser", "cross"); len(all) != rows || rows < 10 {
 		t.Errorf("%d rows, of them %d with all fields: %+v", rows, len(all), all)
 	}
 }

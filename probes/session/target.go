@@ -18,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/record"
