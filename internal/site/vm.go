@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -42,7 +43,7 @@ func (v *VM) Prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v.kernel, v.kernelPackage = record.Kernel{Kind: "vm", Release: kernel.Release, Source: kernel.Source}, kernel.Package
+	v.kernel, v.kernelPackage = record.Kernel{Kind: "vm", Release: kernel.Release, Source: kernel.Source, QEMU: qemuVersion(version)}, kernel.Package
 	initrd, missing, err := vm.BootImage(img, kernel, guest.Program, slices.Concat(vm.Modules, v.plan.Modules())...)
 	if err != nil {
 		return UsageError{Reason: err}
@@ -109,6 +110,12 @@ func (v *VM) World(ctx context.Context) (err error) {
 const OldestQEMU = "7.2"
 
 var qemuNumber = regexp.MustCompile(`version (\d+\.\d+)`)
+
+// qemuVersion is the version in the line that QEMU prints.
+func qemuVersion(line string) string {
+	_, version, _ := strings.Cut(line, "version ")
+	return cmp.Or(version, line)
+}
 
 // QEMUVersion is the line in which QEMU tells its version. The UsageError says that QEMU is missing or too old.
 func QEMUVersion(ctx context.Context) (string, error) {
