@@ -182,7 +182,7 @@ func (p Plan) choice() (lab.Choice, error) {
 	}
 	return lab.Choice{Subjects: programs, SubjectEnv: env, DaemonSet: p.DaemonSet != nil, IPVSAfterFailure: p.Scenario == "soak",
 		Balancer: balancer.Config{Kind: scenarios.BalancerKind.Of(set), Seed: balancerSeed(p.Seed), CheckTarget: scenarios.CheckTarget.Of(set),
-			Interval: scenarios.CheckInterval.Of(set), Fall: scenarios.CheckFall.Of(set), Rise: scenarios.CheckRise.Of(set), Flows: scenarios.Flows.Of(set)},
+			Interval: scenarios.CheckInterval.Of(set), Fall: scenarios.CheckFall.Of(set), Rise: scenarios.CheckRise.Of(set), Flows: scenarios.Flows.Of(set), AsCloud: scenarios.AsCloud.Of(set)},
 	}, nil
 }
 
