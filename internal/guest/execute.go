@@ -28,7 +28,9 @@ const (
 	Program = "/usr/bin/hitless"
 	// Binaries is the folder of the built programs in the guest.
 	Binaries = "/usr/bin"
-	stateDir = "/tmp/lab"
+	// NodeFiles is the folder with the files in directories that each node has for itself: see topology.Config.
+	NodeFiles = "/usr/lib/hitless-node"
+	stateDir  = "/tmp/lab"
 )
 
 // standalone is a program that a guest runs without a scenario of package scenarios.
@@ -161,12 +163,13 @@ func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 
 // labConfig is the configuration of the lab of a plan's base.
 func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
-	var pacer *topology.Pacer
-	if base.Kernel != KernelHost { // where time costs nothing while nothing happens
-		pacer = vm.NewPacer()
+	network := topology.Config{Nodes: base.Nodes, Family: base.family(), Files: NodeFiles}
+	if base.Kernel != KernelHost {
+		network.OwnKernel = true
+		network.Pacer = vm.NewPacer() // time costs nothing while nothing happens
 	}
-	return lab.Config{Nodes: base.Nodes, Family: base.family(), ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
-		Pacer: pacer, Recorder: r, Now: now, Progress: newConsole(now).stage}
+	return lab.Config{Network: network, ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
+		Recorder: r, Now: now, Progress: newConsole(now).stage}
 }
 
 // choice is what the plan adds to a lab whose control plane is up.

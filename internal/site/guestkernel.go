@@ -51,6 +51,7 @@ func CheckGuestKernel(ctx context.Context, s Site) error {
 // labFeatures are what every lab needs of its kernel.
 var labFeatures = []vm.Feature{
 	{Name: "nodes in network namespaces", Modules: []string{"veth", "bridge"}},
+	{Name: "a control group for each node", Since: "5.7"}, // CLONE_INTO_CGROUP
 	{Name: "connection tracking", Modules: []string{"nf_conntrack", "nf_conntrack_netlink"}},
 	{Name: "NAT and the load balancer, by nftables", Modules: []string{"nf_tables", "nft_ct", "nf_nat", "nft_chain_nat", "nft_nat", "nft_masq", "nft_hash"}},
 }

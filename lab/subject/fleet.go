@@ -116,7 +116,7 @@ func (f *Fleet) launch(node *topology.Node) error {
 	if err != nil {
 		return err
 	}
-	p, err := f.cfg.Procs.Start(start)
+	p, err := node.Start(f.cfg.Procs, topology.GroupProxy, start)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 	run := f.runs[node.Name]
 	start := procs.Spec{
-		Name: logName(node.Name), Path: run.Path, Enter: node.Enter,
+		Name: logName(node.Name), Path: run.Path,
 		// As on a node with several cores, so that races between goroutines can occur on the single CPU of the guest.
 		Env: slices.Concat([]string{"GOMAXPROCS=4"}, f.cfg.Env),
 	}
