@@ -44,6 +44,7 @@ type Config struct {
 
 // Choice configures the parts that start after the control plane.
 type Choice struct {
+	Objects    []string          // files with objects of the API that are created before the subject starts, in this order
 	Subjects   []subject.Program // the first is started on each node; the others can replace it
 	SubjectEnv []string          // added to the environment of the subjects
 	Balancer   balancer.Config   // kind and health checks; the lab fills in the rest
@@ -236,6 +237,9 @@ func (l *Lab) startBalancer(ctx context.Context) (err error) {
 }
 
 func (l *Lab) startSubject(ctx context.Context) (err error) {
+	if err := createObjects(ctx, l.Kubeconfig, l.choice.Objects); err != nil {
+		return err
+	}
 	l.Proxies, err = subject.NewFleet(subject.Config{Programs: l.choice.Subjects, Net: l.Net, Procs: l.Procs,
 		Kubeconfig: l.Kubeconfig, ClusterCIDR: l.clusterCIDR(), Flags: l.subjectFlags(), Env: l.choice.SubjectEnv, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -67,7 +68,13 @@ func CheckStandalone(scenario string, set map[string]string, s subject.Spec) err
 }
 
 // Modules are the modules that the plan needs of the kernel, besides those of every guest.
-func (p Plan) Modules() []string { return standalones[p.Scenario].modules }
+func (p Plan) Modules() []string {
+	all := standalones[p.Scenario].modules
+	if p.Exec != nil {
+		all = slices.Concat(all, p.Exec.Modules)
+	}
+	return all
+}
 
 // execute runs the plan. At first it knows the base of the plan; settle returns the whole.
 func execute(ctx context.Context, base Plan, settle func() (Plan, error), r *recorder, now func() time.Duration) error {
@@ -183,7 +190,7 @@ func (p Plan) choice() (lab.Choice, error) {
 	if !set.CollectsWhenIdle() {
 		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
 	}
-	return lab.Choice{Subjects: programs, SubjectEnv: env, DaemonSet: p.DaemonSet != nil, IPVSAfterFailure: p.Scenario == "soak",
+	return lab.Choice{Objects: p.manifests(), Subjects: programs, SubjectEnv: env, DaemonSet: p.DaemonSet != nil, IPVSAfterFailure: p.Scenario == "soak",
 		Balancer: balancer.Config{Kind: scenarios.BalancerKind.Of(set), Seed: balancerSeed(p.Seed), CheckTarget: scenarios.CheckTarget.Of(set),
 			Interval: scenarios.CheckInterval.Of(set), Fall: scenarios.CheckFall.Of(set), Rise: scenarios.CheckRise.Of(set), Flows: scenarios.Flows.Of(set)},
 	}, nil

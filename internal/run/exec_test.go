@@ -3,10 +3,12 @@ package run
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // describe writes files into a new folder and returns it.
@@ -47,5 +49,28 @@ func TestExecPlanHasNoHostPath(t *testing.T) {
 	}
 	if !strings.Contains(plans[0], "/opt/subject/proxy") {
 		t.Errorf("the plan does not contain the subject file: %s", plans[0])
+	}
+}
+
+// A file that mounts control groups needs a site whose nodes have them; one that mounts something else does not.
+func TestExecNeedsControlGroups(t *testing.T) {
+	for mounts, sites := range map[string]map[string]bool{
+		"[{kind: cgroup2, at: /run/groups}]": {"vm": true, "auto": true, "host": false},
+		"[{kind: tmpfs, at: /run/groups}]":   {"vm": true, "auto": true, "host": true},
+	} {
+		file := filepath.Join(describe(t, map[string]string{"proxy": "#!/bin/sh\n", "subject.yaml": "program: proxy\n" + ready + "mounts: " + mounts + "\n"}), "subject.yaml")
+		for kernel, allowed := range sites {
+			o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "exec:" + file, Kernel: kernel, Cache: t.TempDir()}}
+			if err := o.fillDefaults(); err != nil {
+				t.Fatal(err)
+			}
+			p, _, err := o.plan()
+			if allowed && err != nil || !allowed && !slices.Contains(scenarios.Lacking(err), scenarios.NodeGroups) {
+				t.Errorf("%s with --kernel %s gave %v", mounts, kernel, err)
+			}
+			if err == nil && (p.CheckHost() == nil) != sites["host"] {
+				t.Errorf("%s with --kernel %s: the host may take it: %v", mounts, kernel, p.CheckHost())
+			}
+		}
 	}
 }

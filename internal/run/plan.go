@@ -26,6 +26,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err := o.checkNumbers(); err != nil {
 		return p, spec, err
 	}
+	if err := p.CheckSubject(guest.Offers(o.ControlPlane, o.Kernel)); err != nil {
+		return p, spec, UsageError{Reason: err}
+	}
 	if guest.Unjudged(o.Scenario) {
 		p.Parameters = o.Set
 		if err := guest.CheckStandalone(o.Scenario, o.Set, spec); err != nil {

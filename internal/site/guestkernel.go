@@ -73,7 +73,7 @@ var (
 // nftablesCheck is the first minor of kube-proxy whose mode nftables refuses kernels before 5.13.
 const nftablesCheck = 33
 
-// features are what the run needs of its kernel. What a described proxy needs is known by its mode only.
+// features are what the run needs of its kernel. What a described proxy needs is known by its mode and its modules.
 func (l *lab) features() ([]vm.Feature, error) {
 	all := slices.Clone(labFeatures)
 	if !l.plan.NeedsSubjects() {
@@ -85,6 +85,9 @@ func (l *lab) features() ([]vm.Feature, error) {
 	}
 	for _, p := range proxies {
 		all = append(all, featuresOf(p)...)
+	}
+	if e := l.plan.Exec; e != nil && len(e.Modules) > 0 {
+		all = append(all, vm.Feature{Name: "modules: of " + filepath.Base(e.Pack.Source), Modules: e.Modules})
 	}
 	for _, family := range scenarios.Params(l.plan.Parameters).Family().Each() {
 		all = append(all, vm.Feature{Name: "refused connections over " + family.API(), Modules: []string{"nft_reject_" + string(family)}})

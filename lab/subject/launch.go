@@ -103,9 +103,14 @@ func needsKubeletChains(p Program) bool {
 	return p.Spec.Name == "kube-proxy" && p.Spec.Mode != "nftables" && p.Spec.minor() <= 24
 }
 
-// prepare makes the chains KUBE-MARK-DROP (nat) and KUBE-FIREWALL (filter) of kubelets up to 1.24. The rules of kube-proxy jump to
+// prepare mounts what the file of a proxy mounts, and makes the chains KUBE-MARK-DROP (nat) and KUBE-FIREWALL (filter) of kubelets up to 1.24. The rules of kube-proxy jump to
 // them: without them each sync would fail halfway.
 func prepare(programs []Program, node *topology.Node) error {
+	for _, p := range programs {
+		if err := p.Spec.Exec.mountAll(node); err != nil {
+			return err
+		}
+	}
 	if !slices.ContainsFunc(programs, needsKubeletChains) {
 		return nil
 	}

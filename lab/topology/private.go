@@ -160,6 +160,19 @@ func mountBPF() error {
 	return err
 }
 
+// Mount mounts a file system of the kernel on a directory of the node, which is made if it is missing. It ends with the node's power.
+func (n *Node) Mount(kind, at string) error {
+	return n.Inside(func() error {
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return fmt.Errorf("mounting %s on %s of %s: %w", kind, at, n.Name, err)
+		}
+		if err := mount(kind, at, 0, ""); err != nil {
+			return fmt.Errorf("%w (%s)", err, n.Name)
+		}
+		return nil
+	})
+}
+
 func mount(kind, at string, flags uintptr, options string) error {
 	if err := unix.Mount(kind, at, kind, flags|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
 		return fmt.Errorf("mounting %s on %s: %w", kind, at, err)
