@@ -197,7 +197,7 @@ func (s Spec) Args(node, kubeconfig, fallback string) []string {
 		"--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0"}
 	has, switchable := s.Fallback()
 	if want := fallback == "on"; switchable && fallback != "" && want != has {
-		args = append(args, "--feature-gates=ProxyTerminatingEndpoints="+strconv.FormatBool(want))
+		args = append(args, "--feature-gates="+fallbackGate+"="+strconv.FormatBool(want))
 	}
 	if s.Mode == "nftables" && s.minor() < 31 { // alpha in 1.29 and 1.30, and off (KEP-3866)
 		args = append(args, "--feature-gates=NFTablesProxyMode=true")
