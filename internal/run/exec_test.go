@@ -74,3 +74,28 @@ func TestExecNeedsControlGroups(t *testing.T) {
 		}
 	}
 }
+
+// kube-proxy in userspace mode has no health check for externalTrafficPolicy Local, as the subject and as what the proxies become.
+func TestUserspaceModeServesClusterOnly(t *testing.T) {
+	for _, c := range []struct {
+		scenario, subject, to, policy string
+		allowed                       bool
+	}{
+		{"rollout", "kube-proxy@v1.25.3/userspace", "", "Cluster", true},
+		{"rollout", "kube-proxy@v1.25.3/userspace", "", "Local", false},
+		{"rollout", "kube-proxy@v1.25.3/iptables", "", "Local", true},
+		{"upgrade", "kube-proxy@v1.25.3/iptables", "kube-proxy@v1.25.3/userspace", "Cluster", true},
+		{"upgrade", "kube-proxy@v1.25.3/iptables", "kube-proxy@v1.25.3/userspace", "Local", false},
+	} {
+		o := Options{Scenario: c.scenario, Set: map[string]string{"trafficPolicy": c.policy}, LabOptions: site.LabOptions{Subject: c.subject, Cache: t.TempDir()}}
+		if c.to != "" {
+			o.Set["to"] = c.to
+		}
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.plan(); (err == nil) != c.allowed || err != nil && !SubjectLacks(err) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
