@@ -21,6 +21,7 @@ var ownFiles = map[string][]string{
 	"the kernel's, by a name that is put together": {"observers", "probes", "probes/watch", "proxier/linux",
 		"internal/guest", "internal/bench"},
 	"the running program":                     {"cmd/hitless"},
+	"an example's own files in the guest":     {"docs/examples/exec-nftables"},
 	"files of this repository":                {"hack/bugs", "hack/docs", "suites", "deploy/image", "internal/testfiles"},
 	"what the user names: it is the one rule": {"internal/input"},
 }

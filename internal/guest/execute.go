@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,7 +29,9 @@ const (
 	Program = "/usr/bin/hitless"
 	// Binaries is the folder of the built programs in the guest.
 	Binaries = "/usr/bin"
-	stateDir = "/tmp/lab"
+	// NodeFiles is the folder with the files in directories that each node has for itself: see topology.Config.
+	NodeFiles = "/usr/lib/hitless-node"
+	stateDir  = "/tmp/lab"
 )
 
 // standalone is a program that a guest runs without a scenario of package scenarios.
@@ -65,7 +68,13 @@ func CheckStandalone(scenario string, set map[string]string, s subject.Spec) err
 }
 
 // Modules are the modules that the plan needs of the kernel, besides those of every guest.
-func (p Plan) Modules() []string { return standalones[p.Scenario].modules }
+func (p Plan) Modules() []string {
+	all := standalones[p.Scenario].modules
+	if p.Exec != nil {
+		all = slices.Concat(all, p.Exec.Modules)
+	}
+	return all
+}
 
 // execute runs the plan. At first it knows the base of the plan; settle returns the whole.
 func execute(ctx context.Context, base Plan, settle func() (Plan, error), r *recorder, now func() time.Duration) error {
@@ -161,12 +170,13 @@ func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 
 // labConfig is the configuration of the lab of a plan's base.
 func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
-	var pacer *topology.Pacer
-	if base.Kernel != KernelHost { // where time costs nothing while nothing happens
-		pacer = vm.NewPacer()
+	network := topology.Config{Nodes: base.Nodes, Family: base.family(), Files: NodeFiles}
+	if base.Kernel != KernelHost {
+		network.OwnKernel = true
+		network.Pacer = vm.NewPacer() // time costs nothing while nothing happens
 	}
-	return lab.Config{Nodes: base.Nodes, Family: base.family(), ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
-		Pacer: pacer, Recorder: r, Now: now, Progress: newConsole(now).stage}
+	return lab.Config{Network: network, ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
+		Recorder: r, Now: now, Progress: newConsole(now).stage}
 }
 
 // choice is what the plan adds to a lab whose control plane is up.
@@ -180,7 +190,7 @@ func (p Plan) choice() (lab.Choice, error) {
 	if !set.CollectsWhenIdle() {
 		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
 	}
-	return lab.Choice{Subjects: programs, SubjectEnv: env, DaemonSet: p.DaemonSet != nil, IPVSAfterFailure: p.Scenario == "soak",
+	return lab.Choice{Objects: p.manifests(), Subjects: programs, SubjectEnv: env, DaemonSet: p.DaemonSet != nil, IPVSAfterFailure: p.Scenario == "soak",
 		Balancer: balancer.Config{Kind: scenarios.BalancerKind.Of(set), Seed: balancerSeed(p.Seed), CheckTarget: scenarios.CheckTarget.Of(set),
 			Interval: scenarios.CheckInterval.Of(set), Fall: scenarios.CheckFall.Of(set), Rise: scenarios.CheckRise.Of(set), Flows: scenarios.Flows.Of(set), AsCloud: scenarios.AsCloud.Of(set)},
 	}, nil

@@ -26,6 +26,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err := o.checkNumbers(); err != nil {
 		return p, spec, err
 	}
+	if err := p.CheckSubject(guest.Offers(o.ControlPlane, o.Kernel)); err != nil {
+		return p, spec, UsageError{Reason: err}
+	}
 	if guest.Unjudged(o.Scenario) {
 		p.Parameters = o.Set
 		if err := guest.CheckStandalone(o.Scenario, o.Set, spec); err != nil {
@@ -65,6 +68,11 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	}
 	if err := spec.CheckFamily(params.Family()); err != nil {
 		return p, spec, UsageError{Reason: err}
+	}
+	if scenarios.TrafficPolicy.In(params) {
+		if err := spec.CheckPolicy(scenarios.TrafficPolicy.Of(params)); err != nil {
+			return p, spec, UsageError{Reason: err}
+		}
 	}
 	o.expectEnd(s, params, o.Nodes)
 	p.Next, err = o.next(params, spec)
@@ -125,6 +133,11 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	}
 	if err := next.CheckFamily(params.Family()); err != nil {
 		return nil, UsageError{Reason: fmt.Errorf("--set to=%s: %w", to, err)}
+	}
+	if scenarios.TrafficPolicy.In(params) {
+		if err := next.CheckPolicy(scenarios.TrafficPolicy.Of(params)); err != nil {
+			return nil, UsageError{Reason: fmt.Errorf("--set to=%s: %w", to, err)}
+		}
 	}
 	fallback, given := o.settings()[scenarios.TerminatingFallback.Key]
 	if !given {

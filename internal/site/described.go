@@ -8,10 +8,13 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -23,8 +26,11 @@ func addExec(img *vm.Image, e *subject.Exec) error {
 			return Usagef("%s: %w", e.Pack.Source, err)
 		}
 	}
-	files := append([]subject.File{{From: e.Pack.Program, To: e.Program}}, e.Pack.Files...)
+	files := slices.Concat([]subject.File{{From: e.Pack.Program, To: e.Program}}, e.Pack.Files, e.Pack.Objects)
 	for _, f := range files {
+		if topology.Private(f.To) { // each node boots with a copy
+			f.To = path.Join(guest.NodeFiles, f.To)
+		}
 		if img.Has(f.To) {
 			return Usagef("%s: %s exists in the guest already; give the file another path", e.Pack.Source, f.To)
 		}

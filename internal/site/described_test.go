@@ -103,3 +103,25 @@ func TestObjectsNeedMemory(t *testing.T) {
 		t.Errorf("a machine without the memory gave %v", err)
 	}
 }
+
+// Files in directories of the node's own, and manifests, have places of their own in the guest.
+func TestPackFilesOfNodes(t *testing.T) {
+	dir := describe(t, map[string]string{"proxy": "#!/bin/sh\n", "rules": "x", "object.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n",
+		"subject.yaml": "program: proxy\n" + ready + "tools: [sh]\nobjects: [object.yaml]\nfiles: [{from: rules, to: /var/lib/proxy/rules}, {from: rules, to: /run/rules}, {from: rules, to: /var/run/rules}, {from: rules, to: /var/library}]\n"})
+	e, err := subject.ReadExec(t.Context(), filepath.Join(dir, "subject.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := vm.NewImage()
+	if err := addExec(img, &e); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{guest.NodeFiles + "/var/lib/proxy/rules", guest.NodeFiles + "/run/rules", guest.NodeFiles + "/var/run/rules", "/var/library", e.Objects[0].Path} {
+		if !img.Has(file) {
+			t.Errorf("%s is missing in the guest", file)
+		}
+	}
+	if img.Has("/var/lib/proxy/rules") {
+		t.Error("a file that each node has for itself is also in the guest, where nodes hide it")
+	}
+}

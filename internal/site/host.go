@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,6 +58,32 @@ func (h *Host) World(ctx context.Context) (err error) {
 
 // hostInit are the arguments of hitless as the first process of a guest on the host.
 var hostInit = []string{"guest", "init"}
+
+// checkHostModules returns an error that names the modules of the subject's file that this machine's kernel has neither loaded nor built
+// in: a lab on the host loads none. A kernel without a list of what it has built in is not checked.
+func (l *lab) checkHostModules() error {
+	if l.plan.Exec == nil {
+		return nil
+	}
+	builtin, err := vm.HostBuiltin()
+	if err != nil {
+		return nil
+	}
+	var missing []string
+	for _, name := range l.plan.Exec.Modules {
+		if _, err := os.Stat(filepath.Join(loadedModules, name)); err != nil && !builtin[name] {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("this machine's kernel has not loaded %s, which modules: of %s names; `modprobe -a %s` as root loads it",
+		strings.Join(missing, ", "), filepath.Base(l.plan.Exec.Pack.Source), strings.Join(missing, " "))
+}
+
+// loadedModules is the kernel's folder with the modules that are loaded.
+const loadedModules = "/sys/module"
 
 // hostNeeds returns what the subject needs of the kernel: its mode, if it is one of HostModes. Other proxies name their modes
 // freely.

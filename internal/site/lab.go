@@ -81,6 +81,9 @@ func (l *lab) chooseKernel(ctx context.Context) error {
 	}
 	err := l.plan.CheckHost()
 	if err == nil {
+		err = l.checkHostModules()
+	}
+	if err == nil {
 		err = TryHost(ctx, l.Program, l.hostNeeds())
 	}
 	if ctx.Err() != nil {

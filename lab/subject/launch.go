@@ -20,7 +20,7 @@ import (
 func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 	run := f.runs[node.Name]
 	start := procs.Spec{
-		Name: logName(node.Name), Path: run.Path, Enter: node.Enter,
+		Name: logName(node.Name), Path: run.Path,
 		// As on a node with several cores, so that races between goroutines can occur on the single CPU of the guest.
 		Env: slices.Concat([]string{"GOMAXPROCS=4"}, f.cfg.Env),
 	}
@@ -103,9 +103,14 @@ func needsKubeletChains(p Program) bool {
 	return p.Spec.Name == "kube-proxy" && p.Spec.Mode != "nftables" && p.Spec.minor() <= 24
 }
 
-// prepare makes the chains KUBE-MARK-DROP (nat) and KUBE-FIREWALL (filter) of kubelets up to 1.24. The rules of kube-proxy jump to
+// prepare mounts what the file of a proxy mounts, and makes the chains KUBE-MARK-DROP (nat) and KUBE-FIREWALL (filter) of kubelets up to 1.24. The rules of kube-proxy jump to
 // them: without them each sync would fail halfway.
 func prepare(programs []Program, node *topology.Node) error {
+	for _, p := range programs {
+		if err := p.Spec.Exec.mountAll(node); err != nil {
+			return err
+		}
+	}
 	if !slices.ContainsFunc(programs, needsKubeletChains) {
 		return nil
 	}

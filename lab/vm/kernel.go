@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hitless/hitless/internal/cache"
 )
 
@@ -104,10 +106,24 @@ func (k Kernel) builtin() (map[string]bool, error) {
 	if _, has := k.files[name]; !has {
 		return nil, nil
 	}
-	list, err := os.ReadFile(filepath.Join(k.dir, name))
+	return builtinOf(filepath.Join(k.dir, name))
+}
+
+// HostBuiltin are the names of the modules that this machine's kernel has built in. Where its files are not installed that is an error.
+func HostBuiltin() (map[string]bool, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return nil, fmt.Errorf("reading the release of this machine's kernel: %w", err)
+	}
+	return builtinOf(filepath.Join("/lib/modules", unix.ByteSliceToString(u.Release[:]), builtinFile))
+}
+
+// builtinOf reads a list of modules that are built in.
+func builtinOf(file string) (map[string]bool, error) {
+	list, err := os.ReadFile(file)
 	names := map[string]bool{}
-	for file := range strings.FieldsSeq(string(list)) {
-		names[strings.ReplaceAll(strings.TrimSuffix(path.Base(file), moduleSuffix), "-", "_")] = true
+	for module := range strings.FieldsSeq(string(list)) {
+		names[strings.ReplaceAll(strings.TrimSuffix(path.Base(module), moduleSuffix), "-", "_")] = true
 	}
 	return names, err
 }
