@@ -1,7 +1,8 @@
 # `make help` lists the targets. Their logic is in hack/ and in the program.
 GO ?= go
 LDFLAGS := -s -w
-# Programs, tests and lint use the same compiled packages: without C, and with -trimpath.
+# Programs, tests and lint use the same compiled packages: without C, with -trimpath, and without debugging information. Upstream's programs
+# (lab/build) are built so too, and share the standard library.
 export CGO_ENABLED := 0
 
 .PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
@@ -13,13 +14,13 @@ packages: ## install missing system packages that a run needs (root)
 	@hack/packages.sh
 
 build: ## build bin/hitless, a static binary
-	$(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
+	$(GO) build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
 
 image: build ## build an OCI image and its bill of materials in out/image, without Docker (IMAGE=hitless:latest)
 	$(GO) run -C deploy/image . -program $(CURDIR)/bin/hitless -name "$${IMAGE:-hitless:latest}" -out $(CURDIR)/out/image
 
-demo: packages build ## run a rollout behind the bundled IPVS proxier; the report is in out/demo
-	bin/hitless run rollout --out out/demo
+demo: ## install what is missing, build hitless and run a rollout behind the bundled IPVS proxier; the report is in out/demo
+	@hack/demo.sh
 
 # Without it each suite builds its own program.
 lab-test smoke attacks nightly: export HITLESS_PROGRAM = $(CURDIR)/bin/hitless
@@ -62,7 +63,7 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 browser: ## the pages in headless Chromium, and axe, which checks that they are accessible; installs chromium and npm if they are missing (root)
 	@hack/packages.sh browser
 	@hack/axe.sh
-	$(GO) test -count=1 -trimpath -vet=off -ldflags=-w -tags browser ./reports ./reports/compare -run Browser -args -axe=$(CURDIR)/out/axe/axe.min.js
+	$(GO) test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w -tags browser ./reports ./reports/compare -run Browser -args -axe=$(CURDIR)/out/axe/axe.min.js
 
 results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
 	@hack/results.sh

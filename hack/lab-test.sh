@@ -3,7 +3,7 @@
 # the real clock and little CPU time. Programs without DWARF link twice as fast.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-test=("${GO:-go}" test -count=1 -trimpath -vet=off -ldflags=-w -timeout 80m)
+test=("${GO:-go}" test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w -timeout 80m)
 # Suites in the order of their length; the specs of kernels are all on this machine's kernel.
 suites=(museum attacks subjects conformance migration selfcheck proxier)
 for suite in suites/*/; do

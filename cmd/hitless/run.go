@@ -86,6 +86,11 @@ the plan says. Elsewhere only phases and steps are shown, a line each.`,
 // runAndConclude runs, prints the report, and turns its verdict into an exit code.
 func runAndConclude(cmd *cobra.Command, o run.Options) error {
 	result, err := run.Run(cmd.Context(), o)
+	return concludeRun(cmd, o, result, err)
+}
+
+// concludeRun prints what a run has given.
+func concludeRun(cmd *cobra.Command, o run.Options, result *run.Result, err error) error {
 	if err == nil && result.Stopped != "" {
 		fmt.Fprintf(cmd.OutOrStdout(), "stopped at %s\nlooked           %s\nhistory          %s/history, the same until then as without the stop\n", o.StopAt, result.Stopped, result.Dir)
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/memory"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -55,7 +56,7 @@ func Doctor(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := doctor{find: findProgram, qemu: site.QEMUVersion, memoryMB: site.AvailableMB, cpus: ownCPUs, priority: vm.TryPriority, root: os.Geteuid() == 0,
+	d := doctor{find: findProgram, qemu: site.QEMUVersion, memoryMB: memory.AvailableMB, cpus: ownCPUs, priority: vm.TryPriority, root: os.Geteuid() == 0,
 		kernel: vm.ReadyKernel, places: site.Places("out", dir), cache: dir,
 		host: func(ctx context.Context, mode string) error { return site.TryHost(ctx, program, mode) }}
 	return d.findings(ctx), ctx.Err()

@@ -3,11 +3,14 @@ package site
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
@@ -37,7 +40,10 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 			targets = append(targets, t)
 		}
 	}
-	builder := &build.Builder{Cache: filepath.Join(l.Cache, "build"), Prebuilt: l.Binaries, Programs: l.Programs, Progress: l.building}
+	builder := &build.Builder{Cache: filepath.Join(l.Cache, "build"), Prebuilt: l.Binaries, Programs: l.Programs, Progress: Building(l.Progress)}
+	if err := l.expect(ctx, builder, targets); err != nil {
+		return UsageError{Reason: err}
+	}
 	binaries, err := builder.Build(ctx, targets...)
 	if err != nil {
 		return UsageError{Reason: err}
@@ -72,13 +78,59 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 	return nil
 }
 
-// building reports a step of a build or of a download.
-func (c Call) building(s build.Step) {
-	e := progress.Event{Kind: progress.Message, Text: s.Text}
-	if s.Bytes > 0 || s.Total > 0 {
-		e.Kind, e.Transfer = progress.Download, progress.Transfer{Bytes: s.Bytes, Total: s.Total, Left: s.Left}
+// Building returns a function that reports the steps of builds and of downloads as events; report may be nil.
+func Building(report func(progress.Event)) func(build.Step) {
+	if report == nil {
+		return nil
 	}
-	c.report(e)
+	return func(s build.Step) {
+		e := progress.Event{Kind: progress.Message, Text: s.Text}
+		if s.Bytes > 0 || s.Total > 0 {
+			e.Kind, e.Transfer = progress.Download, progress.Transfer{Bytes: s.Bytes, Total: s.Total, Left: s.Left}
+		}
+		report(e)
+	}
+}
+
+// expect reports how long the run will take, and why, if programs are to be built or downloaded first. The error is that of the builder.
+func (l *lab) expect(ctx context.Context, b *build.Builder, targets []build.Target) error {
+	e, err := b.Expect(ctx, targets...)
+	if err != nil || len(e.Missing) == 0 {
+		return err
+	}
+	text := TargetNames(e.Missing) + " are not in the cache: "
+	if len(e.Missing) == 1 {
+		text = TargetNames(e.Missing) + " is not in the cache: "
+	}
+	if e.Takes > 0 {
+		text += fmt.Sprintf("the build takes about %s once, if this machine does nothing else (--programs released downloads instead)", About(e.Takes))
+	} else {
+		text += "it is downloaded once"
+	}
+	if l.Length > 0 {
+		text += fmt.Sprintf("; the run after that about %s", About(l.Length+bootTakes))
+	}
+	l.message(text)
+	return nil
+}
+
+// bootTakes is about the time until a guest that boots has its control plane.
+const bootTakes = 30 * time.Second
+
+// About is a length of time as text, rounded to 10 s.
+func About(d time.Duration) string { return max(d.Round(10*time.Second), 10*time.Second).String() }
+
+// TargetNames are targets as text; those of one version share it.
+func TargetNames(targets []build.Target) string {
+	var names []string
+	for i, t := range targets {
+		name := t.Name
+		if i+1 == len(targets) || targets[i+1].Version != t.Version {
+			name = t.String()
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // proxies are the subject and all other proxies of the plan. Every error is a UsageError.

@@ -5,11 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/memory"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -51,7 +50,7 @@ func (l *lab) checkMachine() error {
 	} else if _, err := exec.LookPath(vm.QEMU); err != nil {
 		return Usagef("%s is not installed; `apt-get install qemu-system-x86` installs it", vm.QEMU)
 	}
-	if err := l.checkMemory(AvailableMB(), need); err != nil {
+	if err := l.checkMemory(memory.AvailableMB(), need); err != nil {
 		return err
 	}
 	return checkDisk(l.Out, l.Cache)
@@ -67,20 +66,6 @@ func (l *lab) checkMemory(available, need int) error {
 		why = fmt.Sprintf(", %d MB of them for the %d objects of the timeline", mb, l.plan.Objects)
 	}
 	return Usagef("%d MB of memory are available; a lab with the %s control plane needs %d MB%s", available, l.ControlPlane, need, why)
-}
-
-// AvailableMB is MemAvailable of /proc/meminfo (proc(5)) in MB; 1 TB if it cannot be read.
-func AvailableMB() int {
-	data, _ := os.ReadFile("/proc/meminfo")
-	for line := range strings.Lines(string(data)) {
-		if rest, is := strings.CutPrefix(line, "MemAvailable:"); is {
-			kb, err := strconv.Atoi(strings.Fields(rest)[0])
-			if err == nil {
-				return kb >> 10
-			}
-		}
-	}
-	return 1 << 20
 }
 
 // diskMB is the space that a run needs, in MB: for the guest's memory region, its history and the packed files in the cache.
