@@ -166,6 +166,7 @@ var guestKernelUsage = "kernel of the VM, a `KERNEL`: " + strings.Join(vm.Kernel
 
 func captureFlag(f *pflag.FlagSet, o *run.Options) {
 	f.BoolVar(&o.Capture, "capture", false, "record the packets that open, close, refuse and reject connections, for hitless verify: docs/verify.md")
+	f.BoolVar(&o.Loop, "loop", false, "also request the Service with curl once a second, as one would by hand, for hitless verify: docs/verify.md")
 }
 
 // commonFlags are the flags of commands that run scenarios in a lab.

@@ -225,8 +225,9 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	if err != nil {
 		return err
 	}
+	asked, saveLoop := withLoop(lanes, l, plan, r, now)
 	w := &scenarios.World{
-		Cluster: cluster, Nodes: l.Net.NodeNames(), Site: newSite(plan.Offers(), l, from, lanes, r, now), Prober: lanes,
+		Cluster: cluster, Nodes: l.Net.NodeNames(), Site: newSite(plan.Offers(), l, from, lanes, r, now), Prober: asked,
 		Recorder: announcer{r, newConsole(now)}, Clock: runClock{now}, Params: plan.Parameters, Rate: plan.Rate,
 		Seed: plan.Seed, Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)),
 	}
@@ -239,7 +240,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	rate, table := countWakeups().since(before, now()-begin)
 	newConsole(now).message(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // not part of the measurement
-	if err := errors.Join(err, lanes.Close(), saveCapture(), l.Proxies.RecordLogs(failed.near)); err != nil {
+	if err := errors.Join(err, lanes.Close(), saveCapture(), saveLoop(), l.Proxies.RecordLogs(failed.near)); err != nil {
 		return err
 	}
 	return l.Proxies.Retire(ctx)

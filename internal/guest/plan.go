@@ -31,6 +31,7 @@ type Plan struct {
 	Timeline      []byte            `json:"timeline,omitempty"` // of the scenario timeline; see PackTimeline
 	Objects       int               `json:"objects,omitempty"`  // that the timeline makes or replaces
 	Capture       bool              `json:"capture,omitempty"`  // packets at the client and at each node
+	Loop          bool              `json:"loop,omitempty"`     // requests of curl beside the lanes
 	Programs      string            `json:"programs,omitempty"` // record.ProgramsReleased, or empty: upstream's programs were built
 }
 

@@ -66,6 +66,11 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 			return err
 		}
 	}
+	if plan.Loop {
+		if err := addTool(img, guest.Curl, "curl"); err != nil {
+			return err
+		}
+	}
 	scenario, _ := scenarios.Find(plan.Scenario, plan.Offers()) // a benchmark has no scenario, and needs no tools for one
 	if slices.Contains(scenario.Needs(plan.Parameters), scenarios.NodeCommands) || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == "kube-proxy" }) {
 		if err := AddTools(img); err != nil {

@@ -35,6 +35,8 @@ type LabOptions struct {
 	StopAt time.Duration
 	// Capture records the packets that open, close, refuse and reject connections, beside the history, in record.CaptureFile.
 	Capture bool
+	// Loop runs curl once a second beside the lanes, and writes its requests beside the history, in record.LoopFile.
+	Loop bool
 	// Cold boots the guest, instead of resuming a snapshot. The history is the same.
 	Cold     bool
 	MemoryMB int           // of the VM; 0 for what the control plane needs
@@ -236,6 +238,9 @@ func (o LabOptions) Words(c Call) []string {
 	}
 	if o.Capture {
 		words = append(words, "--capture")
+	}
+	if o.Loop {
+		words = append(words, "--loop")
 	}
 	return append(append(words, c.nodesOption(o.Nodes)...), c.Options...)
 }
