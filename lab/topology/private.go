@@ -174,7 +174,10 @@ func (n *Node) Mount(kind, at string) error {
 }
 
 func mount(kind, at string, flags uintptr, options string) error {
-	if err := unix.Mount(kind, at, kind, flags|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options); err != nil {
+	if kind != "tmpfs" { // which may have programs
+		flags |= unix.MS_NOEXEC
+	}
+	if err := unix.Mount(kind, at, kind, flags|unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mounting %s on %s: %w", kind, at, err)
 	}
 	return nil

@@ -177,7 +177,23 @@ func TestFilesThatANodeBootsWith(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(from, "var/lib/proxy/program"), self, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	n := created(t, Config{Nodes: 2, Files: from})
+	s, err := procs.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := started("program", "list", "/var/lib/proxy")
+	program.Path = "/var/lib/proxy/program"
+	if seen := output(t, s, n.Nodes[0], program); !strings.Contains(seen, "program") {
+		t.Errorf("a program of the node's files saw %q", seen)
+	}
 	change := func(node *Node) (was string) {
 		t.Helper()
 		if err := node.Inside(func() error {
