@@ -76,6 +76,9 @@ func (p *private) make(net *Namespace, cfg Config) (err error) {
 		if p.groups, err = p.group.Namespace(); err != nil {
 			return err
 		}
+		if err := unix.Setns(int(p.groups.Fd()), unix.CLONE_NEWCGROUP); err != nil { // what the mount of cgroup2 shows
+			return err
+		}
 	}
 	if err := net.enter(); err != nil {
 		return err
