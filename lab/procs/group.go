@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,36 +74,28 @@ func (g *Group) Add(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// Namespace makes a control group namespace with the group as its root, and moves the calling thread into it. The goroutine must have
-// locked the thread, and never unlock it. Calls must not be concurrent: this process is in the group for a moment, because the kernel
-// takes the root from there.
+// Namespace makes a control group namespace with the group as its root. The kernel takes the root from the process that makes the
+// namespace: one that begins in the group, stops before its first instruction, and is killed.
 func (g *Group) Namespace() (*os.File, error) {
-	home, err := ownGroup()
+	dir, err := g.Open()
 	if err != nil {
 		return nil, err
 	}
-	if err := g.Add(os.Getpid()); err != nil {
-		return nil, fmt.Errorf("entering a control group: %w", err)
-	}
-	made := unix.Unshare(unix.CLONE_NEWCGROUP)
-	if err := errors.Join(made, home.Add(os.Getpid())); err != nil {
+	defer dir.Close()
+	maker := exec.Command("/proc/self/exe")
+	maker.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd()), Unshareflags: unix.CLONE_NEWCGROUP, Ptrace: true}
+	runtime.LockOSThread() // the kernel ties the stopped process to the thread that starts it
+	defer runtime.UnlockOSThread()
+	if err := maker.Start(); err != nil {
 		return nil, fmt.Errorf("making a control group namespace: %w", err)
 	}
-	return os.Open(fmt.Sprintf("/proc/self/task/%d/ns/cgroup", unix.Gettid()))
-}
-
-// ownGroup is the group of this process.
-func ownGroup() (*Group, error) {
-	data, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return nil, fmt.Errorf("finding the control group of this process: %w", err)
+	made, err := os.Open(fmt.Sprintf("/proc/%d/ns/cgroup", maker.Process.Pid))
+	if killed := maker.Process.Kill(); killed == nil {
+		_ = maker.Wait() // it was killed
+	} else {
+		err = errors.Join(err, killed)
 	}
-	for line := range strings.Lines(string(data)) {
-		if path, is := strings.CutPrefix(strings.TrimSpace(line), "0::"); is {
-			return &Group{filepath.Join(groupsAt, path)}, nil
-		}
-	}
-	return nil, errors.New("finding the control group of this process: the kernel has no control groups of version 2")
+	return made, err
 }
 
 // removeWithin bounds the time in which the processes of a group end after SIGKILL.

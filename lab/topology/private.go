@@ -44,21 +44,25 @@ func Private(path string) bool {
 
 // Boot gives a node its files and, in a kernel of the lab's own, its control group. Create and Rebuild do that.
 func (n *Node) Boot(cfg Config) error {
+	var fresh private
 	if cfg.OwnKernel {
 		group, err := procs.NewGroup(n.Name, GroupProxy, GroupPods, GroupSystem)
 		if err != nil {
 			return fmt.Errorf("giving %s a control group: %w", n.Name, err)
 		}
-		n.own.group = group
+		fresh.group = group
 	}
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread has changed its namespaces
-		done <- n.own.make(n.Namespace, cfg)
+		done <- fresh.make(n.Namespace, cfg)
 	}()
 	if err := <-done; err != nil {
-		return fmt.Errorf("giving %s files of its own: %w", n.Name, errors.Join(err, n.own.close()))
+		return fmt.Errorf("giving %s files of its own: %w", n.Name, errors.Join(err, fresh.close()))
 	}
+	n.own.mu.Lock()
+	defer n.own.mu.Unlock()
+	n.own.mounts, n.own.groups, n.own.group = fresh.mounts, fresh.groups, fresh.group
 	return nil
 }
 
@@ -74,6 +78,9 @@ func (n *Node) Discard() error {
 func (p *private) make(net *Namespace, cfg Config) (err error) {
 	if p.group != nil {
 		if p.groups, err = p.group.Namespace(); err != nil {
+			return err
+		}
+		if err := unix.Setns(int(p.groups.Fd()), unix.CLONE_NEWCGROUP); err != nil { // what the mount of cgroup2 shows
 			return err
 		}
 	}
