@@ -5,7 +5,7 @@ LDFLAGS := -s -w
 # (lab/build) are built so too, and share the standard library.
 export CGO_ENABLED := 0
 
-.PHONY: help build image demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
+.PHONY: help build image demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,15 +34,18 @@ explore: ## property tests for longer, with random seeds
 	@hack/unit.sh explore
 
 lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of this machine
+	@hack/packages.sh tests
 	@hack/lab-test.sh
 
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)
+	@hack/packages.sh tests
 	$(GO) test -p $$(($$(nproc) + 1)) -count=1 -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
 
 attacks: packages build ## proxies with one fault each, and the verdict that each must get (half an hour)
 	$(GO) test -count=1 -timeout 90m -tags lab ./suites/attacks
 
-netns: build ## tests in network namespaces of this machine's kernel (a user namespace, no root)
+netns: build ## tests in network namespaces of this machine's kernel (a user namespace; root only to install what is missing)
+	@hack/packages.sh tests
 	@rm -rf out/control-plane && mkdir -p out/control-plane
 	bin/hitless build control-plane | cut -sf2 | grep ^/ | xargs -I{} ln -s {} out/control-plane/
 	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns ./lab/kube
@@ -113,6 +116,9 @@ nightly: explore netns packages build ## everything that is too slow for CI: pro
 
 nightly-soak: packages build ## soak the bundled proxier for a day on two seeds (half an hour)
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak
+
+guest-tools: ## pin the packages of the guest's tools that Debian 12 has now, in lab/tools/packages.txt; histories may change (3 minutes)
+	$(GO) run ./hack/guesttools
 
 docs: ## write the tables and pictures of README.md and docs from docs/results, and the kinds of events in the schema (a minute)
 	$(GO) run ./hack/docs

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Installs missing system packages that a run needs; `packages.sh browser` those of `make browser` instead. Only this step needs root.
+# Installs missing system packages that a run needs; `packages.sh tests` those that tests need of this machine, and `packages.sh browser`
+# those of `make browser` instead. Only this step needs root.
 # internal/run/packages.txt has the list. `hitless doctor --install` installs the same, without this repository.
 set -eu
-groups=' lab make '
-[ "${1:-}" != browser ] || groups=' browser '
+groups=" ${1:-lab make} "
 missing=()
 while read -r group program package _; do
   case $groups in *" $group "*) ;; *) continue ;; esac
   command -v "$program" >/dev/null 2>&1 || [ -x "/usr/sbin/$program" ] || missing+=("$package")
 done <"$(dirname "$0")/../internal/run/packages.txt"
 if [ ${#missing[@]} -eq 0 ]; then
-  [ "${1:-}" != browser ] || exit 0
+  [ -z "${1:-}" ] || exit 0
   [ -z "$(apt-cache depends linux-image-cloud-amd64 2>/dev/null)" ] || exit 0
 fi
 sudo=

@@ -54,6 +54,8 @@ type Run struct {
 	Budget        Budget            `json:"budget"`
 	Record        string            `json:"record,omitempty"`   // RecordThinned, or empty: every attempt stands in the record
 	Programs      string            `json:"programs,omitempty"` // ProgramsReleased, or empty
+	// Tools are packages with the guest's tools, as NAME_VERSION with commas, where they are others than those that hitless pins.
+	Tools string `json:"tools,omitempty"`
 }
 
 // ProgramsReleased says that the run used upstream's release artifacts. Without it the programs of upstream were built from their

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -81,6 +83,10 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+	packed, err := tools.Entries(site.ToolsDir(c.Dir))
+	if err != nil {
+		return nil, err
+	}
 	others, err := cache.List(c.Dir, func(path string) *cache.Entry {
 		if info, err := os.Stat(path); err == nil && info.IsDir() && slices.Contains(cacheDirs, filepath.Base(path)) {
 			return nil
@@ -88,7 +94,7 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 		return cache.Foreign(path)
 	})
 	var all []CheckedEntry
-	for _, e := range slices.Concat(machines, programs, others) {
+	for _, e := range slices.Concat(machines, programs, packed, others) {
 		name, relErr := filepath.Rel(c.Dir, e.Path)
 		all, err = append(all, CheckedEntry{Entry: e, Name: name, Bytes: cache.Size(e.Path)}), errors.Join(err, relErr)
 	}
@@ -97,4 +103,4 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 }
 
 // cacheDirs are the directories of the cache whose entries are listed.
-var cacheDirs = []string{"kernel", "initramfs", "snapshots", "build"}
+var cacheDirs = []string{"kernel", "initramfs", "snapshots", "build", "tools"}

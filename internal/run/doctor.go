@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/memory"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -37,6 +39,7 @@ type doctor struct {
 	find     func(program string) string // its path; empty without it
 	qemu     func(context.Context) (string, error)
 	kernel   func(ctx context.Context, cacheDir string) (string, error)
+	tools    func(ctx context.Context, cacheDir string) (tools.Set, bool) // those of guests, if they are here
 	memoryMB func() int
 	places   []site.Place
 	cpus     func() (int, error)
@@ -57,13 +60,13 @@ func Doctor(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	d := doctor{find: findProgram, qemu: site.QEMUVersion, memoryMB: memory.AvailableMB, cpus: ownCPUs, priority: vm.TryPriority, root: os.Geteuid() == 0,
-		kernel: vm.ReadyKernel, places: site.Places("out", dir), cache: dir,
-		host: func(ctx context.Context, mode string) error { return site.TryHost(ctx, program, mode) }}
+		kernel: vm.ReadyKernel, tools: cachedTools, places: site.Places("out", dir), cache: dir,
+		host: func(ctx context.Context, mode string) error { return site.TryHost(ctx, program, mode, hereOnly(dir)) }}
 	return d.findings(ctx), ctx.Err()
 }
 
 func (d doctor) findings(ctx context.Context) []Finding {
-	findings := append(d.programs(ctx), d.kernelPackage(ctx), d.goCommand(), d.memory())
+	findings := append(d.programs(ctx), d.kernelPackage(ctx), d.guestTools(ctx), d.goCommand(), d.memory())
 	findings = append(findings, d.disk()...)
 	findings = append(findings, d.user()...)
 	return append(append(findings, d.hostKernel(ctx)...), d.cached()...)
@@ -93,6 +96,30 @@ func (d doctor) kernelPackage(ctx context.Context) Finding {
 		return Finding{"guest kernel", Missing, err.Error() + ", or `hitless doctor --install`; a lab with --kernel host needs none"}
 	}
 	return Finding{"guest kernel", Ready, id}
+}
+
+func cachedTools(ctx context.Context, cacheDir string) (tools.Set, bool) {
+	return tools.Cached(ctx, site.ToolsDir(cacheDir))
+}
+
+// errNoTools is the error of a check that needs the guest's tools, where they are not in the cache.
+var errNoTools = errors.New("the guest's tools, which the check needs, are not here yet")
+
+// hereOnly returns the guest's tools, and downloads nothing.
+func hereOnly(cacheDir string) func(context.Context) (tools.Set, error) {
+	return func(ctx context.Context) (tools.Set, error) {
+		if set, here := cachedTools(ctx, cacheDir); here {
+			return set, nil
+		}
+		return tools.Set{}, errNoTools
+	}
+}
+
+func (d doctor) guestTools(ctx context.Context) Finding {
+	if set, here := d.tools(ctx, d.cache); here {
+		return Finding{"guest tools", Ready, set.String()}
+	}
+	return Finding{"guest tools", Note, "not here yet; the first run that needs iptables, ipset, nft, conntrack or haproxy downloads them; so does `hitless build guest-tools`"}
 }
 
 func (d doctor) goCommand() Finding {
@@ -160,7 +187,10 @@ func (d doctor) hostKernel(ctx context.Context) []Finding {
 	var findings []Finding
 	for _, mode := range site.HostModes {
 		f := Finding{"host kernel, " + mode, Ready, "subjects in this mode run in namespaces of this machine's kernel too: --kernel host"}
-		if err := d.host(ctx, mode); err != nil {
+		switch err := d.host(ctx, mode); {
+		case errors.Is(err, errNoTools):
+			f.State, f.Text = Note, "not checked: "+err.Error()+"; `hitless build guest-tools` downloads them"
+		case err != nil:
 			f.State, f.Text = Note, "the VM runs such subjects, --kernel host cannot: "+err.Error()
 		}
 		findings = append(findings, f)

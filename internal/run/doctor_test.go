@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -18,6 +19,7 @@ func wholeMachine(t *testing.T) doctor {
 	t.Helper()
 	return doctor{find: func(p string) string { return "/usr/bin/" + p }, qemu: func(context.Context) (string, error) { return "QEMU emulator version 8.2.0", nil },
 		kernel: func(context.Context, string) (string, error) { return "linux-image-6.1_6.1.1", nil }, memoryMB: func() int { return 64 << 10 },
+		tools:  func(context.Context, string) (tools.Set, bool) { return tools.Set{}, true },
 		places: []site.Place{{Dir: t.TempDir(), Change: "--out"}}, cpus: func() (int, error) { return 2, nil }, priority: func() error { return nil }, root: true,
 		host: func(context.Context, string) error { return nil }, cache: filepath.Join(t.TempDir(), "cache")}
 }
@@ -57,9 +59,18 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 			program(t, vm.QEMU, "exit 1")
 			d.qemu = site.QEMUVersion
 		}, "virtual machine", Missing, []string{"qemu-system-x86"}},
-		"conntrack": {func(_ *testing.T, d *doctor) {
-			d.find = func(p string) string { return strings.TrimPrefix(p, "conntrack") }
-		}, "kube-proxy conntrack", Missing, []string{"package conntrack", "--install"}},
+		"guest tools": {func(_ *testing.T, d *doctor) {
+			d.tools = func(context.Context, string) (tools.Set, bool) { return tools.Set{}, false }
+		}, "guest tools", Note, []string{"first run", "hitless build guest-tools"}},
+		"tools for the host's kernel": {func(_ *testing.T, d *doctor) {
+			d.host = func(ctx context.Context, mode string) error {
+				if mode == "iptables" {
+					_, err := hereOnly(d.cache)(ctx)
+					return err
+				}
+				return nil
+			}
+		}, "host kernel, iptables", Note, []string{"not checked", "hitless build guest-tools"}},
 		"disk space": {func(_ *testing.T, d *doctor) {
 			d.places = append(d.places, site.Place{Dir: "/proc/self", Change: "HITLESS_CACHE"})
 		}, "disk space, HITLESS_CACHE", Missing, []string{"2048 MB", "HITLESS_CACHE"}},
@@ -151,12 +162,12 @@ const (
 // Only what is missing is installed, and the commands are printed.
 func TestInstallInstallsWhatIsMissing(t *testing.T) {
 	for _, release := range []string{debian, ubuntu} {
-		i, calls, lines := machineToInstall(t, release, vm.QEMU, "nft")
+		i, calls, lines := machineToInstall(t, release, vm.QEMU)
 		if err := i.install(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := "noninteractive update -q\nnoninteractive install -y -q --no-install-recommends qemu-system-x86 nftables\n"
-		if calls() != want || !strings.Contains(lines(), "apt-get install -y -q --no-install-recommends qemu-system-x86 nftables\n") {
+		want := "noninteractive update -q\nnoninteractive install -y -q --no-install-recommends qemu-system-x86\n"
+		if calls() != want || !strings.Contains(lines(), "apt-get install -y -q --no-install-recommends qemu-system-x86\n") {
 			t.Errorf("%q: the calls are %q, the lines %q", release, calls(), lines())
 		}
 	}
@@ -178,11 +189,11 @@ func TestInstallThatIsNotPossible(t *testing.T) {
 		change  func(*installer)
 		say     []string
 	}{
-		"another system": {fedora, func(*installer) {}, []string{"Fedora Linux 43", vm.QEMU, "nft"}},
+		"another system": {fedora, func(*installer) {}, []string{"Fedora Linux 43", vm.QEMU}},
 		"no release":     {debian, func(i *installer) { i.release = "/dev/null/none" }, []string{vm.QEMU}},
-		"another user":   {debian, func(i *installer) { i.root = false }, []string{"apt-get update", "apt-get install -y -q --no-install-recommends qemu-system-x86 nftables", "root"}},
+		"another user":   {debian, func(i *installer) { i.root = false }, []string{"apt-get update", "apt-get install -y -q --no-install-recommends qemu-system-x86", "root"}},
 	} {
-		i, calls, _ := machineToInstall(t, c.release, vm.QEMU, "nft")
+		i, calls, _ := machineToInstall(t, c.release, vm.QEMU)
 		c.change(&i)
 		err := i.install(t.Context())
 		if !IsUsage(err) || calls() != "" {
@@ -216,7 +227,7 @@ func TestPackageListIsWhole(t *testing.T) {
 			rows++
 		}
 	}
-	if all := requirements("base", "lab", "make", "browser"); len(all) != rows || rows < 10 {
+	if all := requirements("base", "lab", "make", "tests", "browser"); len(all) != rows || rows < 8 {
 		t.Errorf("%d rows, of them %d with all fields: %+v", rows, len(all), all)
 	}
 }

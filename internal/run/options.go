@@ -107,6 +107,21 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return result, writeOpenMetrics(result.Dir)
 }
 
+// PackGuest gets and packs all that a run in a VM needs, and boots nothing.
+func PackGuest(ctx context.Context, o Options) (site.PackedGuest, error) {
+	defer o.report(progress.Event{Kind: progress.End})
+	o.Kernel, o.Live = "vm", nil
+	s, err := o.resolve(ctx)
+	if err != nil {
+		return site.PackedGuest{}, err
+	}
+	guest, is := s.(*site.VM)
+	if !is {
+		return site.PackedGuest{}, usagef("these options give no run in a VM")
+	}
+	return guest.Pack(ctx)
+}
+
 // Check checks options without a run. Every error is a UsageError; scenarios.Lacking tells what the site lacks.
 func Check(ctx context.Context, o Options) error {
 	_, err := o.resolve(ctx)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/host"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
 )
@@ -26,7 +27,14 @@ type Host struct {
 
 // Prepare collects the files of the guest.
 func (h *Host) Prepare(ctx context.Context) error {
-	img, data, err := h.prepare(ctx)
+	if err := h.prepare(); err != nil {
+		return err
+	}
+	img, err := h.image(ctx)
+	if err != nil {
+		return err
+	}
+	data, err := h.plan.Marshal()
 	if err != nil {
 		return err
 	}
@@ -98,8 +106,9 @@ func (l *lab) hostNeeds() string {
 var HostModes = []string{"iptables", "nftables", "ipvs"}
 
 // TryHost tests whether namespaces of this machine's kernel support what is needed (see guest.TryScenario). program is the file of
-// hitless. The test takes less than a second and leaves nothing behind.
-func TryHost(ctx context.Context, program, need string) error {
+// hitless, and get returns the tools that the test of iptables and of nftables needs. The test takes less than a second and leaves nothing
+// behind.
+func TryHost(ctx context.Context, program, need string, get func(context.Context) (tools.Set, error)) error {
 	plan, err := guest.Plan{Scenario: guest.TryScenario, Kernel: guest.KernelHost, Parameters: map[string]string{"need": need}}.Marshal()
 	if err != nil {
 		return err
@@ -108,13 +117,17 @@ func TryHost(ctx context.Context, program, need string) error {
 	if err := addHitless(img, program, ""); err != nil {
 		return err
 	}
+	p := &packer{img: img, fetch: get}
 	switch need {
 	case "iptables":
-		err = addIptables(img)
+		err = p.addIptables(ctx)
 	case "nftables":
-		err = addTool(img, "/usr/sbin/nft", "nftables")
+		err = p.addTools(ctx, "nft")
 	}
 	if err != nil {
+		return err
+	}
+	if err := p.addLibraries(); err != nil {
 		return err
 	}
 	outcome, err := host.Run(ctx, host.Job{Program: program, Args: hostInit, Files: img.Files(), Plan: plan, Deadline: 30 * time.Second})

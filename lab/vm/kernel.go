@@ -3,11 +3,9 @@ package vm
 import (
 	"context"
 	"debug/elf"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -185,34 +183,6 @@ func moduleDependencies(path string) ([]string, error) {
 		}
 	}
 	return nil, nil
-}
-
-func output(ctx context.Context, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return "", fmt.Errorf("%s: %w", name, context.Cause(ctx))
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	return string(out), nil
-}
-
-// field returns the value of the first line `key value`.
-func field(text, key string) string {
-	for line := range strings.Lines(text) {
-		if value, is := strings.CutPrefix(strings.TrimSpace(line), key); is {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 // Modules are the kernel modules that the lab and its subjects need, where the kernel does not have them built in.

@@ -131,7 +131,7 @@ func image(t *testing.T) (*vm.Image, vm.Kernel) {
 	}
 	img := vm.NewImage()
 	img.Add(guest.Program, program, 0o755)
-	if err := site.AddTools(img); err != nil {
+	if err := site.AddProxyTools(context.Background(), img, dir, func(s string) { t.Log(s) }); err != nil {
 		t.Fatal(err)
 	}
 	builder := &build.Builder{Cache: filepath.Join(dir, "build"), Progress: func(s build.Step) { t.Log(s.Text) }}
