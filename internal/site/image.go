@@ -66,7 +66,7 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		}
 	}
 	if plan.Loop {
-		if err := p.addTools(ctx, "curl"); err != nil {
+		if err := p.addNamedTool(ctx, "curl"); err != nil {
 			return err
 		}
 	}
