@@ -58,7 +58,7 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 	unshare -rnm $(GO) test -count=1 -tags netns ./observers
 	unshare -rnm $(GO) test -count=1 -tags netns -run 'FullDisk|ReadOnly' ./internal/cache
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
-	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./cmd/hitless
+	unshare -rnm $(GO) test -count=1 -tags netns -run 'FullDisk|Doctor' ./cmd/hitless
 	unshare -rnm $(GO) test -count=1 -tags netns -run InAPod ./internal/run
 	HITLESS_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.37.1 | cut -sf2 | grep ^/) HITLESS_OLD_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.25.3 | cut -sf2 | grep ^/) \
 		unshare -rnm $(GO) test -count=1 -tags netns ./internal/routing

@@ -11,6 +11,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // demoScenario is what Demo runs behind the bundled proxier.
@@ -39,17 +40,33 @@ func Demo(ctx context.Context, o Options, first func(*Result, error)) (*Result, 
 		return nil, err
 	}
 	b := &build.Builder{Cache: filepath.Join(o.Cache, "build"), Prebuilt: o.Binaries, Programs: o.Programs, Low: true, Progress: site.Building(o.Progress)}
-	expected, err := b.Expect(ctx, site.ControlPlaneTargets...)
+	return demo{options: o, first: first, run: Run,
+		expect: func(ctx context.Context) (build.Expected, error) { return b.Expect(ctx, site.ControlPlaneTargets...) },
+		build:  func(ctx context.Context) error { _, err := b.Build(ctx, site.ControlPlaneTargets...); return err },
+	}.both(ctx)
+}
+
+// demo is a call of Demo.
+type demo struct {
+	options Options
+	first   func(*Result, error)
+	run     func(context.Context, Options) (*Result, error)
+	expect  func(context.Context) (build.Expected, error)
+	build   func(context.Context) error
+}
+
+func (d demo) both(ctx context.Context) (*Result, error) {
+	expected, err := d.expect(ctx)
 	if err != nil {
 		return nil, UsageError{Reason: err}
 	}
 	if len(expected.Missing) > 0 {
-		o.report(progress.Event{Kind: progress.Message, Text: demoPlan(expected, o.Programs)})
-		if err := o.firstResult(ctx, b, first); err != nil {
+		d.options.report(progress.Event{Kind: progress.Message, Text: demoPlan(expected, d.options.Programs)})
+		if err := d.firstResult(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return Run(ctx, o)
+	return d.run(ctx, d.options)
 }
 
 // FirstDir is the folder of the first run of Demo, beside that of the second one.
@@ -68,26 +85,25 @@ func demoPlan(e build.Expected, p build.Programs) string {
 }
 
 // firstResult makes the programs of the real control plane, and runs with the replay one meanwhile. It returns when both have ended.
-func (o Options) firstResult(ctx context.Context, b *build.Builder, first func(*Result, error)) error {
+func (d demo) firstResult(ctx context.Context) error {
 	building, stop := context.WithCancel(ctx)
 	defer stop()
 	built := make(chan error, 1)
-	go func() {
-		_, err := b.Build(building, site.ControlPlaneTargets...)
-		built <- err
-	}()
-	o.ControlPlane, o.Set, o.Out = "replay", map[string]string{"rollouts": firstRollouts}, FirstDir(o.Out)
-	result, err := Run(ctx, o)
+	go func() { built <- d.build(building) }()
+	o := d.options
+	o.ControlPlane, o.Set, o.Out = "replay", map[string]string{scenarios.Rollouts.Key: firstRollouts}, FirstDir(o.Out)
+	result, err := d.run(ctx, o)
 	if err != nil && (ctx.Err() != nil || !errors.As(err, new(*InvalidError))) {
 		stop()
 		<-built // the builds remove their files
 		return err
 	}
-	first(result, err)
-	if err := <-built; err != nil && ctx.Err() == nil {
-		return usagef("%w\nthe real control plane is not there, and the first result, with the replay control plane, stays in %s", err, o.Out)
-	} else if err != nil {
-		return err
+	d.first(result, err)
+	switch err := <-built; {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return usagef("%w\nthe run with the real control plane needs these programs; the first result, with the replay control plane, stays in %s", err, o.Out)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 )
@@ -18,6 +19,10 @@ import (
 func wholeMachine(t *testing.T) doctor {
 	t.Helper()
 	return doctor{find: func(p string) string { return "/usr/bin/" + p }, qemu: func(context.Context) (string, error) { return "QEMU emulator version 8.2.0", nil },
+		tryQEMU: func(context.Context) error { return nil },
+		goEnv: func(context.Context) (build.Go, error) {
+			return build.Go{Version: "go1.26.8", Cache: t.TempDir(), Modules: t.TempDir()}, nil
+		},
 		kernel: func(context.Context, string) (string, error) { return "linux-image-6.1_6.1.1", nil }, memoryMB: func() int { return 64 << 10 },
 		tools:  func(context.Context, string) (tools.Set, bool) { return tools.Set{}, true },
 		places: []site.Place{{Dir: t.TempDir(), Change: "--out"}}, cpus: func() (int, error) { return 2, nil }, priority: func() error { return nil }, root: true,
@@ -55,6 +60,10 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 			program(t, vm.QEMU, "echo 'QEMU emulator version 10.0.2 (Debian 1:10.0.2)'")
 			d.qemu = site.QEMUVersion
 		}, "virtual machine", Ready, []string{"10.0.2"}},
+		"a QEMU that has all devices": {func(t *testing.T, d *doctor) {
+			program(t, vm.QEMU, `case "$*" in *ivshmem-plain*) echo "qemu-system-x86_64: 'ivshmem-plain' is not a valid device model name" >&2; exit 1;; esac`)
+			d.tryQEMU = vm.TryQEMU
+		}, "virtual machine", Missing, []string{"ivshmem-plain", "8.2.0", "--kernel host", "qemu-system-x86"}},
 		"a QEMU that runs": {func(t *testing.T, d *doctor) {
 			program(t, vm.QEMU, "exit 1")
 			d.qemu = site.QEMUVersion
@@ -90,6 +99,21 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 				return nil
 			}
 		}, "host kernel, ipvs", Note, []string{"no IPVS"}},
+		"a cache that this user can write": {func(t *testing.T, d *doctor) {
+			d.places = append(d.places, site.Place{Dir: "/proc/self/none", Change: "HITLESS_CACHE"})
+		}, "disk space, HITLESS_CACHE", Missing, []string{"HITLESS_CACHE"}},
+		"a Go that is old": {func(_ *testing.T, d *doctor) {
+			d.goEnv = func(context.Context) (build.Go, error) { return build.Go{Version: "go1.25.3"}, nil }
+		}, "building upstream", Note, []string{"go1.25.3", build.OldestGo, "--programs released"}},
+		"a Go that runs": {func(t *testing.T, d *doctor) {
+			program(t, "go", "echo broken >&2; exit 1")
+			d.goEnv = build.InstalledGo
+		}, "building upstream", Note, []string{"broken", "--programs released"}},
+		"space for Go": {func(_ *testing.T, d *doctor) {
+			d.goEnv = func(context.Context) (build.Go, error) {
+				return build.Go{Version: "go1.26.8", Cache: "/proc/self", Modules: t.TempDir()}, nil
+			}
+		}, "disk space, GOCACHE", Note, []string{"5000 MB", "GOCACHE", "--programs released"}},
 		"go": {func(_ *testing.T, d *doctor) {
 			d.find = func(p string) string { return strings.TrimSuffix("/"+p, "/go") }
 		}, "building upstream", Note, []string{"--programs released", "Go 1.26"}},

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/memory"
@@ -88,15 +90,16 @@ func checkDisk(out, cacheDir string) error {
 type Place struct {
 	Dir    string
 	Change string // names another one
+	NeedMB int64  // 0 for what a run needs
 }
 
 // Places are the folders in which a run needs space.
 func Places(out, cacheDir string) []Place {
-	return []Place{{out, "--out"}, {os.TempDir(), "TMPDIR"}, {cacheDir, "HITLESS_CACHE"}}
+	return []Place{{Dir: out, Change: "--out"}, {Dir: os.TempDir(), Change: "TMPDIR"}, {Dir: cacheDir, Change: "HITLESS_CACHE"}}
 }
 
 // Free is the free space of a place in MB. A folder that does not exist has that of the one above. The UsageError says that there is too
-// little for a run.
+// little, or that this user cannot write there.
 func (p Place) Free() (mb int64, err error) {
 	dir, err := filepath.Abs(p.Dir)
 	if err != nil {
@@ -112,8 +115,15 @@ func (p Place) Free() (mb int64, err error) {
 	if err != nil {
 		return 0, Usagef("%w; name another place with %s", err, p.Change)
 	}
-	if free >>= 20; free < diskMB {
-		return free, Usagef("%s has %d MB free, a run needs %d MB; free some, or name another place with %s", p.Dir, free, diskMB, p.Change)
+	need, what := int64(diskMB), "a run needs"
+	if p.NeedMB > 0 {
+		need, what = p.NeedMB, "the build of the real control plane needs"
+	}
+	if free >>= 20; free < need {
+		return free, Usagef("%s has %d MB free, %s %d MB; free some, or name another place with %s", p.Dir, free, what, need, p.Change)
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return free, Usagef("%s cannot be written by this user (%s: %w); allow that, or name another place with %s", p.Dir, dir, err, p.Change)
 	}
 	return free, nil
 }

@@ -223,6 +223,37 @@ func (o *buildOutput) Write(data []byte) (int, error) {
 // killDelay bounds the wait for the output of a killed go command.
 const killDelay = 5 * time.Second
 
+// Go is the go command of this machine.
+type Go struct {
+	Version string `json:"GOVERSION"`  // as go1.26.8
+	Cache   string `json:"GOCACHE"`    // where it keeps what it has compiled
+	Modules string `json:"GOMODCACHE"` // where it keeps modules
+}
+
+// OldestGo is the oldest version of Go that compiles the control plane of a lab.
+const OldestGo = "go1.26"
+
+// The space that the first build of the control plane needs, in MB.
+const (
+	CacheMB   = 5000
+	ModulesMB = 1500
+)
+
+// InstalledGo asks the go command for its version and its folders.
+func InstalledGo(ctx context.Context) (g Go, err error) {
+	var out, msg bytes.Buffer
+	if err := run(ctx, command{Args: []string{"env", "-json", "GOVERSION", "GOCACHE", "GOMODCACHE"}, Out: &out, Err: &msg}); err != nil {
+		return Go{}, fmt.Errorf("asking the go command for its version: %w: %s", err, firstLines(msg.String()))
+	}
+	if err := json.Unmarshal(out.Bytes(), &g); err != nil {
+		return Go{}, fmt.Errorf("asking the go command for its version: %w", err)
+	}
+	return g, nil
+}
+
+// TooOld reports whether this Go cannot compile the control plane of a lab.
+func (g Go) TooOld() bool { return compareGo(g.Version, OldestGo) < 0 }
+
 // command is one call of the go command.
 type command struct {
 	Dir      string
