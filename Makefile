@@ -5,7 +5,7 @@ LDFLAGS := -s -w
 # (lab/build) are built so too, and share the standard library.
 export CGO_ENABLED := 0
 
-.PHONY: help build image demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
+.PHONY: help build image demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades kernels verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -91,6 +91,9 @@ minors: packages build ## run a rollout behind each kube-proxy since 1.11 for do
 
 upgrades: packages build ## upgrade kube-proxy in place and back, in each mode, for docs/results/upgrades.md (an hour); committed rows are not run again; SUBSET=v1.36-ipvs-open
 	@hack/upgrades.sh
+
+kernels: packages build ## run rollout, restart, flap and reused ports on four kernels for docs/results/kernels.md (half an hour); committed rows are not run again; SUBSET=restart
+	@hack/kernels.sh
 
 verify-runs: packages build ## verify runs of many scenarios with their packets, for docs/results/verified.md (an hour); committed runs are not run again; SUBSET=fault,scale
 	@hack/verify.sh

@@ -189,7 +189,7 @@ func moduleDependencies(path string) ([]string, error) {
 var Modules = []string{
 	"virtio_pci", "veth", "bridge", "dummy", "br_netfilter", "af_packet", "sch_netem", "sch_fq_codel",
 	"nf_conntrack", "nf_conntrack_netlink", "nf_nat", "nf_tables", "nft_ct", "nft_nat", "nft_chain_nat", "nft_masq", "nft_redir",
-	"nft_hash", "nft_numgen", "nft_reject_ipv4", "nft_reject_ipv6", "nft_reject_inet", "nft_limit", "nft_log", "nft_fib_ipv4", "nft_fib_ipv6", "nft_fib_inet", "nft_compat",
+	"nft_counter", "nft_hash", "nft_numgen", "nft_reject_ipv4", "nft_reject_ipv6", "nft_reject_inet", "nft_limit", "nft_log", "nft_fib_ipv4", "nft_fib_ipv6", "nft_fib_inet", "nft_compat",
 	"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_sh", "ip_vs_mh",
 	"ip_set", "ip_set_hash_ip", "ip_set_hash_net", "ip_set_hash_ipport", "ip_set_hash_ipportip", "ip_set_hash_ipportnet", "ip_set_bitmap_port",
 	"ip_tables", "iptable_nat", "iptable_filter", "iptable_mangle",
