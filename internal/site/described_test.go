@@ -196,7 +196,8 @@ func TestPackFilesOfNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	img := vm.NewImage()
-	if err := addExec(img, &e); err != nil {
+	p, _ := packerOf(t, img)
+	if err := p.addExec(t.Context(), &e); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{guest.NodeFiles + "/var/lib/proxy/rules", guest.NodeFiles + "/run/rules", guest.NodeFiles + "/var/run/rules", "/var/library", e.Objects[0].Path} {
