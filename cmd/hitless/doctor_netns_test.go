@@ -14,30 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// doctorHere makes this test a call of the doctor, for tests that start it elsewhere.
-const doctorHere = "HITLESS_TEST_DOCTOR"
-
-// TestDoctorHere is the doctor in a process of its own.
-func TestDoctorHere(t *testing.T) {
-	if os.Getenv(doctorHere) == "" {
-		t.Skip("only other tests of this file start it")
+// builtProgram is what `make build` makes. The doctor starts itself in namespaces, which a test cannot be.
+func builtProgram(t *testing.T) string {
+	t.Helper()
+	program, err := filepath.Abs(filepath.Join("..", "..", "bin", "hitless"))
+	if err == nil {
+		_, err = os.Stat(program)
 	}
-	os.Exit(execute([]string{"doctor"}, os.Stdout, os.Stderr))
+	if err != nil {
+		t.Fatalf("%v; `make netns` builds it", err)
+	}
+	return program
 }
 
 // doctorIn runs the doctor by a shell script, in which "$@" is the doctor, and returns the lines of findings by state.
 func doctorIn(t *testing.T, script string, env ...string) (code int, lines map[string][]string, all string) {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	cmd := exec.Command("sh", "-ec", script, "sh", program, "-test.run=^TestDoctorHere$")
-	cmd.Env, cmd.Dir = append(append(os.Environ(), doctorHere+"=1", "HITLESS_CACHE="+filepath.Join(dir, "cache")), env...), dir
+	cmd := exec.Command("sh", "-ec", script, "sh", builtProgram(t), "doctor")
+	cmd.Env, cmd.Dir = append(append(os.Environ(), "HITLESS_CACHE="+filepath.Join(dir, "cache")), env...), dir
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
+	err := cmd.Run()
 	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
@@ -100,7 +98,7 @@ func TestDoctorWhereSomethingIsMissing(t *testing.T) {
 		line   string // name of the finding
 		says   []string
 	}{
-		"without QEMU":     {`unshare -m sh -ec '` + noQEMU + `' "$@"`, nil, "virtual machine", []string{"qemu-system-x86", "--install"}},
+		"without QEMU":     {`unshare -m sh -ec '` + noQEMU + `' sh "$@"`, nil, "virtual machine", []string{"qemu-system-x86", "--install"}},
 		"with an old QEMU": {`exec "$@"`, []string{standInProgram(t, "qemu-system-x86_64", "echo QEMU emulator version 5.2.0")}, "virtual machine", []string{"5.2", "7.2", "--kernel host"}},
 		"with a QEMU without the machine": {`exec "$@"`, []string{standInProgram(t, "qemu-system-x86_64",
 			`[ "$1" != --version ] || { echo QEMU emulator version 9.0.0; exit; }; echo "unsupported machine type q35" >&2; exit 1`)}, "virtual machine", []string{"9.0.0", "q35", "--kernel host"}},
