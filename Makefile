@@ -1,10 +1,11 @@
 # `make help` lists the targets. Their logic is in hack/ and in the program.
 GO ?= go
 LDFLAGS := -s -w
-# Programs, tests and lint use the same compiled packages: without C, and with -trimpath.
+# Programs, tests and lint use the same compiled packages: without C, with -trimpath, and without debugging information. Upstream's programs
+# (lab/build) are built so too, and share the standard library.
 export CGO_ENABLED := 0
 
-.PHONY: help build image release release-check cross cross-sample demo docs test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
+.PHONY: help build image release release-check cross cross-sample demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades kernels verify-runs museum museum-kills kill-score nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -13,7 +14,7 @@ packages: ## install missing system packages that a run needs (root)
 	@hack/packages.sh
 
 build: ## build bin/hitless, a static binary
-	$(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
+	$(GO) build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
 
 image: build ## build an OCI image and its bill of materials in out/image, without Docker (IMAGE=hitless:latest)
 	$(GO) run -C deploy/image . -program $(CURDIR)/bin/hitless -name "$${IMAGE:-hitless:latest}" -out $(CURDIR)/out/image
@@ -32,8 +33,8 @@ cross-sample: ## the part of `make cross` that CI runs: types everywhere, and fe
 	@hack/packages.sh cross
 	@hack/cross.sh sample
 
-demo: packages build ## run a rollout behind the bundled IPVS proxier; the report is in out/demo
-	bin/hitless run rollout --out out/demo
+demo: ## install what is missing, build hitless and run a rollout behind the bundled IPVS proxier; the report is in out/demo
+	@hack/demo.sh
 
 # Without it each suite builds its own program.
 lab-test smoke attacks nightly: export HITLESS_PROGRAM = $(CURDIR)/bin/hitless
@@ -47,15 +48,18 @@ explore: ## property tests for longer, with random seeds
 	@hack/unit.sh explore
 
 lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of this machine
+	@hack/packages.sh tests
 	@hack/lab-test.sh
 
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)
+	@hack/packages.sh tests
 	$(GO) test -p $$(($$(nproc) + 1)) -count=1 -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
 
 attacks: packages build ## proxies with one fault each, and the verdict that each must get (half an hour)
 	$(GO) test -count=1 -timeout 90m -tags lab ./suites/attacks
 
-netns: build ## tests in network namespaces of this machine's kernel (a user namespace, no root)
+netns: build ## tests in network namespaces of this machine's kernel (a user namespace; root only to install what is missing)
+	@hack/packages.sh tests
 	@rm -rf out/control-plane && mkdir -p out/control-plane
 	bin/hitless build control-plane | cut -sf2 | grep ^/ | xargs -I{} ln -s {} out/control-plane/
 	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns ./lab/kube
@@ -68,7 +72,7 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 	unshare -rnm $(GO) test -count=1 -tags netns ./observers
 	unshare -rnm $(GO) test -count=1 -tags netns -run 'FullDisk|ReadOnly' ./internal/cache
 	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
-	unshare -rnm $(GO) test -count=1 -tags netns -run FullDisk ./cmd/hitless
+	unshare -rnm $(GO) test -count=1 -tags netns -run 'FullDisk|Doctor' ./cmd/hitless
 	unshare -rnm $(GO) test -count=1 -tags netns -run InAPod ./internal/run
 	HITLESS_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.37.1 | cut -sf2 | grep ^/) HITLESS_OLD_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.25.3 | cut -sf2 | grep ^/) \
 		unshare -rnm $(GO) test -count=1 -tags netns ./internal/routing
@@ -76,7 +80,7 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 browser: ## the pages in headless Chromium, and axe, which checks that they are accessible; installs chromium and npm if they are missing (root)
 	@hack/packages.sh browser
 	@hack/axe.sh
-	$(GO) test -count=1 -trimpath -vet=off -ldflags=-w -tags browser ./reports ./reports/compare -run Browser -args -axe=$(CURDIR)/out/axe/axe.min.js
+	$(GO) test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w -tags browser ./reports ./reports/compare -run Browser -args -axe=$(CURDIR)/out/axe/axe.min.js
 
 results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
 	@hack/results.sh
@@ -102,6 +106,9 @@ minors: packages build ## run a rollout behind each kube-proxy since 1.11 for do
 upgrades: packages build ## upgrade kube-proxy in place and back, in each mode, for docs/results/upgrades.md (an hour); committed rows are not run again; SUBSET=v1.36-ipvs-open
 	@hack/upgrades.sh
 
+kernels: packages build ## run rollout, restart, flap and reused ports on four kernels for docs/results/kernels.md (half an hour); committed rows are not run again; SUBSET=restart
+	@hack/kernels.sh
+
 verify-runs: packages build ## verify runs of many scenarios with their packets, for docs/results/verified.md (an hour); committed runs are not run again; SUBSET=fault,scale
 	@hack/verify.sh
 
@@ -126,6 +133,9 @@ nightly: explore netns packages build cross release-check ## everything that is 
 
 nightly-soak: packages build ## soak the bundled proxier for a day on two seeds (half an hour)
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak
+
+guest-tools: ## pin the packages of the guest's tools that Debian 12 has now, in lab/tools/packages.txt; histories may change (3 minutes)
+	$(GO) run ./hack/guesttools
 
 docs: ## write the tables and pictures of README.md and docs from docs/results, and the kinds of events in the schema (a minute)
 	$(GO) run ./hack/docs

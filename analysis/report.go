@@ -85,6 +85,8 @@ type ReportRun struct {
 	Nodes int `json:"nodes,omitempty"`
 	// Programs is record.ProgramsReleased or empty.
 	Programs string `json:"programs,omitempty"`
+	// Tools are record.Run.Tools: packages of the guest's tools that are others than the pinned ones.
+	Tools string `json:"tools,omitempty"`
 }
 
 // DetectionFloor is the smallest outage that the run has proved to see.
@@ -309,7 +311,7 @@ func (a *Analysis) facts(p proof) *Report {
 	r := &Report{SchemaVersion: Version, Subject: a.Run.Subject, Lanes: []LaneReport{}, Controls: []LaneReport{},
 		Events: []ReportEvent{}, Totals: Totals{ByClass: map[string]int{}},
 		Run: ReportRun{Scenario: a.Run.Scenario, Parameters: a.Run.Parameters, Seed: a.Run.Seed, Kernel: a.Run.Kernel,
-			Clock: a.Run.Clock, Duration: units.Seconds(a.End), InputsSha256: a.Run.InputsSha256, ProgramSha256: a.Run.ProgramSha256, ControlPlane: a.Run.ControlPlane, Nodes: len(a.Run.Nodes), Programs: a.Run.Programs}}
+			Clock: a.Run.Clock, Duration: units.Seconds(a.End), InputsSha256: a.Run.InputsSha256, ProgramSha256: a.Run.ProgramSha256, ControlPlane: a.Run.ControlPlane, Nodes: len(a.Run.Nodes), Programs: a.Run.Programs, Tools: a.Run.Tools}}
 	if r.Run.Parameters == nil {
 		r.Run.Parameters = map[string]string{}
 	}

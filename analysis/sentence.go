@@ -106,8 +106,8 @@ func (r *Report) Heading() string {
 	return "INVALID at " + units.At(r.Early.At)
 }
 
-// Title says what was run: the scenario, the subject, the nodes, the control plane, and that upstream's programs are its release
-// artifacts.
+// Title says what was run: the scenario, the subject, the nodes, the control plane, that upstream's programs are its release artifacts, and
+// which of the guest's tools are not the pinned ones.
 func (r *Report) Title() string {
 	text := r.Run.Scenario + ", " + r.SubjectText()
 	if nodes := r.NodesText(); nodes != "" {
@@ -118,6 +118,9 @@ func (r *Report) Title() string {
 	}
 	if r.Run.Programs != "" {
 		text += ", " + r.Run.Programs + " programs"
+	}
+	if r.Run.Tools != "" {
+		text += ", with other tools in the guest: " + r.Run.Tools
 	}
 	return text
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gofmt, vet and staticcheck (hack/tools/go.mod pins it, and no registry is asked). No output is a clean tree.
 set -eu
-export GOFLAGS=-trimpath # as `make build` and the tests, so that no package is compiled twice
+export GOFLAGS='-trimpath -gcflags=all=-dwarf=false' # as `make build` and the tests, so that no package is compiled twice
 bad=$(gofmt -l $(git ls-files '*.go'))
 [ -z "$bad" ] || { echo "not gofmt-ed: $bad" >&2; exit 1; }
 # One pass with all tags checks every file, and compiles packages once.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs missing system packages that a run needs; `packages.sh GROUP` those of a group instead, such as browser. Only this step needs root.
+# Installs missing system packages that a run needs; `packages.sh tests` those that tests need of this machine, and `packages.sh browser`
+# those of `make browser` instead. Only this step needs root.
 # internal/run/packages.txt has the list. `hitless doctor --install` installs the same, without this repository.
 set -eu
-groups=' lab make '
-[ -z "${1:-}" ] || groups=" $1 "
+groups=" ${1:-lab make} "
 missing=()
 while read -r group program package _; do
   case $groups in *" $group "*) ;; *) continue ;; esac

@@ -6,7 +6,7 @@ set -euo pipefail
 # shellcheck source=hack/rows.sh
 . "$(dirname "$0")/rows.sh"
 results=docs/results/verified work=out/results/verified
-common=(--controlplane replay --capture --rate 50 --set baseline=10s --set settle=10s)
+common=(--controlplane replay --capture --loop --rate 50 --set baseline=10s --set settle=10s)
 old=kube-proxy@v1.25.3 new=kube-proxy@v1.37.1
 # Name and arguments of `hitless run`. The first part loses connections, the second does not.
 rows=(

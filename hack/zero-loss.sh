@@ -8,7 +8,7 @@ results=docs/results/zero-loss out=out/zero-loss
 runs=${RUNS:-8} rows=${ROWS:-rollout,flap,busy,restart,kill,upgrade,api-away,relist}
 twins=exec:suites/selfcheck/faulty ipvs=kube-proxy@v1.37.1/ipvs
 [ "$runs" -ge 8 ] || results=out/results/zero-loss/looks
-CGO_ENABLED=0 ${GO:-go} build -trimpath -buildvcs=false -ldflags '-s -w' -o $out/ ./suites/selfcheck/faulty
+CGO_ENABLED=0 ${GO:-go} build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '-s -w' -o $out/ ./suites/selfcheck/faulty
 cp "$(bin/hitless build "${ipvs%/*}" | cut -sf2 | head -n 1)" $out/kube-proxy
 printf 'tcp 6 TCP\nudp 17 UDP\n' > $out/protocols # for hack/kube-proxy-at-once.yaml
 

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -25,12 +26,11 @@ func (l *Lab) Command(ctx context.Context, name string, words ...string) (output
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
-	err = node.Do(func() error {
-		out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
-		output = string(out)
-		return err
-	})
-	return output, err
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err = node.Run(cmd)
+	return out.String(), err
 }
 
 // AddAddress adds an address to the loopback device of a node.

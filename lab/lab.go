@@ -29,13 +29,11 @@ import (
 
 // Config configures a lab.
 type Config struct {
-	Nodes        int
-	Family       record.Family   // of the network and of Services that name none; not IPv4 only with the control plane replay
+	Network      topology.Config // its family is also that of Services that name none; not IPv4 only with the control plane replay
 	ControlPlane string          // kube or replay
 	Dir          string          // directory for state and logs, on a tmpfs
 	Program      string          // the hitless binary, which contains the backend and the bundled proxier
 	Binaries     string          // directory of the control plane's programs
-	Pacer        *topology.Pacer // for the creation of namespaces; nil for none
 	Recorder     record.Recorder
 	Now          func() time.Duration
 	Progress     func(string)
@@ -46,6 +44,7 @@ type Config struct {
 
 // Choice configures the parts that start after the control plane.
 type Choice struct {
+	Objects    []string          // files with objects of the API that are created before the subject starts, in this order
 	Subjects   []subject.Program // the first is started on each node; the others can replace it
 	SubjectEnv []string          // added to the environment of the subjects
 	Balancer   balancer.Config   // kind and health checks; the lab fills in the rest
@@ -92,7 +91,7 @@ func (l *Lab) bringUp(ctx context.Context) (err error) {
 		return err
 	}
 	l.cfg.Progress("creating the network")
-	if l.Net, err = topology.NewPaced(l.cfg.Nodes, l.cfg.Family, l.cfg.Pacer); err != nil {
+	if l.Net, err = topology.Create(l.cfg.Network); err != nil {
 		return err
 	}
 	l.cfg.Progress("starting the control plane (" + l.cfg.ControlPlane + ")")
@@ -222,7 +221,7 @@ func (l *Lab) startReplay(ctx context.Context) error {
 		}
 	}
 	l.runPart(ctx, "the replay controllers", func(ctx context.Context) error {
-		return controllers.Run(ctx, client, l.cfg.Family, l.Net.NodeNames())
+		return controllers.Run(ctx, client, l.cfg.Network.Family, l.Net.NodeNames())
 	})
 	return nil
 }
@@ -238,6 +237,9 @@ func (l *Lab) startBalancer(ctx context.Context) (err error) {
 }
 
 func (l *Lab) startSubject(ctx context.Context) (err error) {
+	if err := createObjects(ctx, l.Kubeconfig, l.choice.Objects); err != nil {
+		return err
+	}
 	l.Proxies, err = subject.NewFleet(subject.Config{Programs: l.choice.Subjects, Net: l.Net, Procs: l.Procs,
 		Kubeconfig: l.Kubeconfig, ClusterCIDR: l.clusterCIDR(), Flags: l.subjectFlags(), Env: l.choice.SubjectEnv, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	if err != nil {
@@ -261,7 +263,7 @@ func (l *Lab) clusterCIDR() string {
 // subjectFlags are flags that subjects need besides their own. The load balancer checks their health over each family, and the default
 // is IPv4 only.
 func (l *Lab) subjectFlags() []string {
-	if slices.Contains(l.cfg.Family.Each(), record.IPv6) {
+	if slices.Contains(l.cfg.Network.Family.Each(), record.IPv6) {
 		return []string{"--healthz-bind-address=[::]:10256"}
 	}
 	return nil

@@ -35,7 +35,7 @@ func (l *Lab) startKubelet(ctx context.Context, node *topology.Node) *power {
 	return p
 }
 
-// PowerOff cuts the power of a node without warning: its link goes down, and all its programs are killed. The API
+// PowerOff cuts the power of a node without warning: its link goes down, all its programs are killed, and its files are lost. The API
 // server is not told. PowerOff returns when no program runs on the node. It must not be called concurrently with
 // itself or PowerOn.
 func (l *Lab) PowerOff(ctx context.Context, name string) error {
@@ -58,6 +58,9 @@ func (l *Lab) PowerOff(ctx context.Context, name string) error {
 		}
 	}
 	<-p.gone
+	if err := node.Discard(); err != nil {
+		return err
+	}
 	var away context.Context
 	away, p.back = context.WithCancel(p.lab)
 	if l.Replay != nil { // the real control plane has its own node lifecycle controller
@@ -66,7 +69,7 @@ func (l *Lab) PowerOff(ctx context.Context, name string) error {
 	return nil
 }
 
-// PowerOn boots a node without power: its kernel tables are empty, its kubelet starts the pods that are bound to it,
+// PowerOn boots a node without power: its kernel tables and its files are empty, its kubelet starts the pods that are bound to it,
 // and its proxy starts. It returns when the proxy is ready.
 func (l *Lab) PowerOn(ctx context.Context, name string) error {
 	node, err := l.Net.Node(name)

@@ -119,6 +119,7 @@ type Membership struct {
 	All      []string       `attr:"all"`                // every node, likewise
 	Policy   string         `attr:"policy"`             // sticky, rehash (see PickNode) or roundrobin (see Flows)
 	Seed     *uint32        `attr:"seed"`               // of sticky and rehash
+	ByClient bool           `attr:"byClient,omitempty"` // the client's address alone decides, and not its ports
 	From     *time.Duration `attr:"fromNs"`             // when the change began; nil: at once
 	Reloaded bool           `attr:"reloaded,omitempty"` // the load balancer restarted with it
 }

@@ -12,6 +12,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // HistoryVersion is the version of the files in a history folder: run.json, events.ndjson and attempts.bin.
@@ -29,6 +30,23 @@ const TimelineFile = "timeline"
 
 // CaptureFile is a capture of packets beside the folder of a run's history (pcapng; package observers/capture).
 const CaptureFile = "capture.pcapng"
+
+// LoopFile has the requests of a loop of curl beside that folder: a LoopRequest in each line, as JSON.
+const LoopFile = "loop.ndjson"
+
+// LoopRequest is one run of curl. Its exit code is 0 for an answer; curl(1) lists the others.
+type LoopRequest struct {
+	At   time.Duration `json:"atNs"` // when curl was started
+	Took time.Duration `json:"tookNs"`
+	Port uint16        `json:"port"` // of the client
+	Exit int           `json:"exit"`
+}
+
+// The client's ports of a loop, which no lane has.
+const (
+	FirstLoopPort = 16384
+	LoopPorts     = 4096
+)
 
 // History reads the record of a run from its folder. It is the only reader; everything else goes through it.
 type History struct {

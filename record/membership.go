@@ -29,6 +29,7 @@ type Members struct {
 	since  []int // for each of Nodes: the first entry of its unbroken membership
 	seed   uint32
 	hashed bool // the choice is PickNode's
+	client bool // of a hashed choice: of the addresses alone
 	logged bool // the choice is in the record: Flows
 	sticky bool // a flow keeps its node
 }
@@ -53,7 +54,7 @@ func membersOf(at time.Duration, m Membership) Members {
 	case "roundrobin":
 		t.logged = true
 	case "sticky", "rehash":
-		t.hashed, t.sticky = true, m.Policy == "sticky"
+		t.hashed, t.sticky, t.client = true, m.Policy == "sticky", m.ByClient
 		if m.Seed != nil {
 			t.seed = *m.Seed
 		}
@@ -142,7 +143,11 @@ func (m *Members) pick(a *Attempt, target netip.AddrPort) string {
 	if !m.hashed || len(m.Nodes) == 0 || !source.IsValid() || source.Is4() != target.Addr().Is4() {
 		return ""
 	}
-	return m.Nodes[PickNode(netip.AddrPortFrom(source, a.Source.Port()), target, m.seed, len(m.Nodes))]
+	port := a.Source.Port()
+	if m.client {
+		port, target = 0, netip.AddrPortFrom(target.Addr(), 0)
+	}
+	return m.Nodes[PickNode(netip.AddrPortFrom(source, port), target, m.seed, len(m.Nodes))]
 }
 
 // MemberSince returns the first entry of the node's unbroken membership around entry number epoch; it identifies the

@@ -114,6 +114,21 @@ func TestAWrongAnswerTellsNoNode(t *testing.T) {
 	}
 }
 
+// A balancer that chooses by the client's address alone gives each port of a client the same node.
+func TestTheClientsAddressAloneDecides(t *testing.T) {
+	seed := uint32(7)
+	ts := Memberships{}.add(membersOf(time.Second, Membership{Nodes: []string{"node-1", "node-2", "node-3"}, Policy: "sticky", Seed: &seed}))
+	alone := Memberships{}.add(membersOf(time.Second, Membership{Nodes: []string{"node-1", "node-2", "node-3"}, Policy: "sticky", Seed: &seed, ByClient: true}))
+	seen, byClient := map[string]bool{}, map[string]bool{}
+	for port := range uint16(40) {
+		a := Attempt{Start: 2 * time.Second, Source: netip.AddrPortFrom(netip.MustParseAddr("10.200.0.1"), 2000+port)}
+		seen[ts.choose(&a, webAddress, false).Node], byClient[alone.choose(&a, webAddress, false).Node] = true, true
+	}
+	if len(byClient) != 1 || byClient[""] || len(seen) != 3 {
+		t.Errorf("by the client's address: nodes %v; by the five-tuple: %v", byClient, seen)
+	}
+}
+
 func TestWithoutABalancerThereIsNoNode(t *testing.T) {
 	a := Attempt{Start: time.Second, Node: "node-1", Source: netip.MustParseAddrPort("10.200.0.1:2000")}
 	if got := Memberships(nil).choose(&a, webAddress, true); got.Node != "" {

@@ -54,6 +54,8 @@ type Run struct {
 	Budget        Budget            `json:"budget"`
 	Record        string            `json:"record,omitempty"`   // RecordThinned, or empty: every attempt stands in the record
 	Programs      string            `json:"programs,omitempty"` // ProgramsReleased, or empty
+	// Tools are packages with the guest's tools, as NAME_VERSION with commas, where they are others than those that hitless pins.
+	Tools string `json:"tools,omitempty"`
 }
 
 // ProgramsReleased says that the run used upstream's release artifacts. Without it the programs of upstream were built from their
@@ -83,10 +85,18 @@ type Kernel struct {
 	// Source says where the kernel of a VM comes from: what --guest-kernel named, and the version or digest that it gave. It is empty for
 	// the default.
 	Source string `json:"source,omitempty"`
+	// QEMU is the emulator's version, of a VM, with the revision of its package: another one gives another history.
+	QEMU string `json:"qemu,omitempty"`
 }
 
-// String is kind, release and source.
-func (k Kernel) String() string { return strings.TrimSpace(k.Kind + " " + k.Named()) }
+// String is kind, release, source and the number of QEMU's version.
+func (k Kernel) String() string {
+	text := strings.TrimSpace(k.Kind + " " + k.Named())
+	if number, _, _ := strings.Cut(k.QEMU, " "); number != "" {
+		text += " in QEMU " + number
+	}
+	return text
+}
 
 // Named is the release and the source.
 func (k Kernel) Named() string {

@@ -28,6 +28,7 @@ const (
 	Journal
 	ManyServices
 	AddressFamilies
+	NodeGroups
 )
 
 // capabilities describes each capability: its name, its meaning, and what a user does where a site lacks it.
@@ -52,6 +53,8 @@ var capabilities = map[Capability]struct{ name, meaning, advice string }{
 	ManyServices:     {"room for other Services", "the cluster is hitless's own, so that it can have thousands of Services", "a live cluster has Services of its own: leave that out"},
 	AddressFamilies: {"a choice of address families", "nodes, pods, Services and clients can have addresses of IPv4, of IPv6 or of both",
 		"give --controlplane replay: a lab has IPv6 with that control plane, where its kernel has it; a live cluster has its own families: leave that out"},
+	NodeGroups: {"control groups of nodes", "each node has a control group (version 2) with its pods, its proxy and its other programs",
+		"give --kernel vm: a run in namespaces of this machine's kernel would leave groups behind when it is killed"},
 }
 
 // stepsNeeding lists the steps without a verb that need a capability. The needs of verbs are in needOf.
@@ -120,6 +123,14 @@ func (e *lackError) Error() string {
 		text += "; the scenarios for this site are " + strings.Join(e.others, ", ")
 	}
 	return text
+}
+
+// CheckSubject returns an error that names the capabilities which a subject needs and the site does not offer.
+func (o Offers) CheckSubject(name string, needs []Capability) error {
+	if lacking := o.missing(needs); len(lacking) > 0 {
+		return &lackError{subject: name, lacking: lacking}
+	}
+	return nil
 }
 
 // Lacking are the capabilities that a scenario or a setting needs and the site does not offer; none for other errors.

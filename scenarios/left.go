@@ -20,6 +20,12 @@ func (s Scenario) Left(phase string, p Params, nodes int) (left time.Duration, s
 	return 0, false
 }
 
+// Length is about how long a run takes by its own clock, from the baseline on; 0 where that is not known.
+func (s Scenario) Length(p Params, nodes int) time.Duration {
+	left, _ := s.Left(phaseBaseline, p, nodes)
+	return left
+}
+
 // startTime is what a pod of the lab takes to start and become ready.
 const startTime = 2 * time.Second
 

@@ -19,7 +19,7 @@ func TestFillChecksValues(t *testing.T) {
 		"shutdownDelay=30":     "duration",
 		"baseline=1s":          "from 10s",
 		"terminatingFallback=": "on, off",
-		"colour=red":           "its keys are antiAffinity",
+		"hue=red":              "its keys are antiAffinity",
 	} {
 		key, value, _ := strings.Cut(given, "=")
 		if _, err := s.Fill(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), want) {

@@ -35,8 +35,10 @@ var (
 	CheckFall     = newNumber("checkFall", "3", "failed checks in a row until the load balancer removes a node", 1, 100)
 	CheckRise     = newNumber("checkRise", "1", "passed checks in a row until the load balancer adds a node", 1, 100)
 	Flows         = newWord("flows", "sticky", "flow affinity: sticky (a flow stays on its node) or rehash (plain ECMP)", "sticky", "rehash").needing(OwnLoadBalancer)
-	baseline      = newDuration("baseline", "20s", "time of undisturbed traffic before the scenario", 10*time.Second, time.Hour)
-	settle        = newDuration("settle", "20s", "time of traffic after the scenario", time.Second, time.Hour)
+	// AsCloud makes the load balancer apply what Services ask of those of clouds.
+	AsCloud  = newSwitch("cloud", "off", "whether the load balancer applies sessionAffinity and loadBalancerSourceRanges of Services, as those of clouds do").needing(OwnLoadBalancer)
+	baseline = newDuration("baseline", "20s", "time of undisturbed traffic before the scenario", 10*time.Second, time.Hour)
+	settle   = newDuration("settle", "20s", "time of traffic after the scenario", time.Second, time.Hour)
 	// RecoverWithin is the limit of the recovery check.
 	RecoverWithin = newDuration("recoverWithin", "30s", "time in which each running proxy must follow one more change at the end of the run; 0s: this is not checked",
 		0, time.Hour)
@@ -49,7 +51,7 @@ const HAProxy = "haproxy"
 func Common() []Parameter {
 	return []Parameter{TrafficPolicy.Parameter, Replicas.Parameter, AntiAffinity.Parameter, shutdownDelay.Parameter, GracePeriod.Parameter, PreStop.Parameter,
 		readinessPeriod.Parameter, AddressFamily.Parameter, TerminatingFallback.Parameter,
-		BalancerKind.Parameter, CheckTarget.Parameter, CheckInterval.Parameter, CheckFall.Parameter, CheckRise.Parameter, Flows.Parameter,
+		BalancerKind.Parameter, CheckTarget.Parameter, CheckInterval.Parameter, CheckFall.Parameter, CheckRise.Parameter, Flows.Parameter, AsCloud.Parameter,
 		baseline.Parameter, settle.Parameter, RecoverWithin.Parameter, Others.Parameter}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // labOffers and liveOffers are the capabilities of the two kinds of sites.
 var (
-	labOffers = Offers{RestartableProxies, PowerControl, NodeCommands, ControllableAPI, OwnLoadBalancer, SameAddresses, ClientPlacement,
+	labOffers = Offers{NodeGroups, RestartableProxies, PowerControl, NodeCommands, ControllableAPI, OwnLoadBalancer, SameAddresses, ClientPlacement,
 		PodLanes, DatagramBackends, Journal, ManyServices}
 	liveOffers = Offers{ProxyDaemonSet, MarkedChanges, SiteTargets}
 )

@@ -81,7 +81,7 @@ func TestProgram(file string) error {
 func Build(source, program string) error { return build(source, program) }
 
 func build(source, program string, flags ...string) error {
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program}, flags...)
+	args := append([]string{"build", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-ldflags", "-s -w", "-o", program}, flags...)
 	cmd := exec.Command("go", append(args, source)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

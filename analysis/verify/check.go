@@ -114,7 +114,7 @@ func (k *check) findUnrecorded(lanes []*lane) {
 	}
 	for _, c := range k.all {
 		l := byTarget[c.server.String()]
-		if c.attempt != nil || l == nil || shared[c.server.String()] || c.begun() < l.Declared {
+		if c.attempt != nil || l == nil || shared[c.server.String()] || c.begun() < l.Declared || ofLoop(c.client) {
 			continue
 		}
 		k.result.add(Finding{Kind: Unrecorded, Lane: l.Name, At: units.Seconds(c.begun()), Text: "a connection that the record does not have: " + c.String()})

@@ -19,6 +19,7 @@ type Result struct {
 	Run      Run               `json:"run"`
 	Lanes    []*LaneResult     `json:"lanes"`
 	Skipped  []SkippedLane     `json:"skipped,omitempty"`
+	Loop     *Loop             `json:"loop,omitempty"`
 	Findings []Finding         `json:"findings"` // the first maxFindings
 	More     int               `json:"more,omitempty"`
 	Lost     map[string]uint64 `json:"lost,omitempty"` // packets that the capture lost, by place
@@ -33,6 +34,11 @@ type Run struct {
 	Delayed       int              `json:"delayed"`
 	InputsSha256  string           `json:"inputsSha256"`
 	ProgramSha256 string           `json:"programSha256,omitempty"`
+}
+
+// NewResult is the result of a run before anything was compared.
+func NewResult(h *record.History, report *analysis.Report) *Result {
+	return &Result{Run: runOf(h, report), Lanes: []*LaneResult{}, Findings: []Finding{}}
 }
 
 func runOf(h *record.History, r *analysis.Report) Run {
@@ -78,12 +84,13 @@ const (
 	OtherPath    Kind = "path"         // an attempt went over another node
 	Unrecorded   Kind = "not recorded" // a connection without an attempt
 	OtherReport  Kind = "report"       // the report's numbers are not those of the packets
+	OtherLoop    Kind = "loop"         // curl failed where the report has no outage
 )
 
 // Finding is a disagreement, with the evidence of both sides.
 type Finding struct {
 	Kind    Kind    `json:"kind"`
-	Lane    string  `json:"lane"`
+	Lane    string  `json:"lane,omitempty"` // empty for a request of curl
 	Attempt *uint64 `json:"attempt,omitempty"`
 	At      float64 `json:"at"` // seconds of the run; 0 for one about the whole lane
 	Text    string  `json:"text"`
@@ -104,7 +111,10 @@ func (r *Result) Doubt() string {
 			return fmt.Sprintf("the capture lost %s at %s: nothing is proved; repeat the run with a lower rate", units.Plural(int(n), "packet"), place)
 		}
 	}
-	if len(r.Lanes) == 0 {
+	switch {
+	case r.Loop != nil && r.Loop.Requests == 0:
+		return "curl made no request: no lane was measured for a second"
+	case len(r.Lanes) == 0 && r.Loop == nil:
 		return "no lane of this run can be verified with packets"
 	}
 	return ""
@@ -144,8 +154,11 @@ func (r *Result) WriteText(w io.Writer) error {
 	for _, s := range r.Skipped {
 		fmt.Fprintf(&b, "lane %s: not verified, because %s\n", s.Name, s.Why)
 	}
+	if r.Loop != nil {
+		r.Loop.writeText(&b)
+	}
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "DISAGREEMENT (%s) lane %s%s: %s\n", f.Kind, f.Lane, f.place(), f.Text)
+		fmt.Fprintf(&b, "DISAGREEMENT (%s) %s: %s\n", f.Kind, f.place(), f.Text)
 	}
 	if r.More > 0 {
 		fmt.Fprintf(&b, "and %s\n", units.Plural(r.More, "more disagreement"))
@@ -154,19 +167,33 @@ func (r *Result) WriteText(w io.Writer) error {
 	case doubt != "":
 		fmt.Fprintf(&b, "INCONCLUSIVE  %s\n", doubt)
 	case len(r.Findings) > 0:
-		fmt.Fprintf(&b, "DISAGREES  %s between the packets and the record\n", units.Plural(len(r.Findings)+r.More, "disagreement"))
+		fmt.Fprintf(&b, "DISAGREES  %s with the record and its report\n", units.Plural(len(r.Findings)+r.More, "disagreement"))
 	default:
-		b.WriteString("AGREES  packets, record and report have the same outcomes, seconds, paths and outages\n")
+		b.WriteString("AGREES  " + strings.Join(r.agreed(), "; ") + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (f Finding) place() string {
-	if f.Attempt == nil {
-		return ""
+// agreed says what was compared.
+func (r *Result) agreed() (texts []string) {
+	if len(r.Lanes) > 0 {
+		texts = append(texts, "packets, record and report have the same outcomes, seconds, paths and outages")
 	}
-	return fmt.Sprintf(", attempt %d at %s", *f.Attempt, units.At(f.At))
+	if r.Loop != nil {
+		texts = append(texts, "each failure of curl lies in an outage of the report")
+	}
+	return texts
+}
+
+func (f Finding) place() string {
+	switch {
+	case f.Lane == "":
+		return "request at " + units.At(f.At)
+	case f.Attempt == nil:
+		return "lane " + f.Lane
+	}
+	return fmt.Sprintf("lane %s, attempt %d at %s", f.Lane, *f.Attempt, units.At(f.At))
 }
 
 func (l *LaneResult) writeText(b *strings.Builder) {

@@ -39,7 +39,8 @@ func Verify(h *record.History, report *analysis.Report, packets io.Reader) (*Res
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Run: runOf(h, report), Lanes: []*LaneResult{}, Findings: []Finding{}, Lost: c.lost}
+	r := NewResult(h, report)
+	r.Lost = c.lost
 	k := newCheck(r, c)
 	for _, l := range lanes {
 		if why := l.unverifiable(); why != "" {

@@ -19,7 +19,7 @@ import (
 
 // complete gives shells the words that commands and flags take: scenarios, bugs, subjects, keys of --set, and declared words.
 func complete(root *cobra.Command) {
-	first := map[string]func() []cobra.Completion{"run": scenarioWords, "compare": scenarioWords, "museum run": museumWords, "museum show": museumWords, "museum bisect": museumWords, "museum judge": museumWords, "build": buildWords}
+	first := map[string]func() []cobra.Completion{"run": scenarioWords, "compare": scenarioWords, "museum run": museumWords, "museum show": museumWords, "museum bisect": museumWords, "museum judge": museumWords, "build": buildWords, "build guest": scenarioWords}
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		if words := first[strings.TrimPrefix(c.CommandPath(), root.Name()+" ")]; words != nil {
@@ -76,7 +76,7 @@ func museumWords() (words []cobra.Completion) {
 }
 
 func buildWords() []cobra.Completion {
-	words := []cobra.Completion{"control-plane"}
+	words := []cobra.Completion{"control-plane", guestTools}
 	for _, r := range build.Versions() {
 		words = append(words, r.Name+"@"+r.Newest)
 	}

@@ -14,11 +14,14 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/debian"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/reports/compare"
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/suites/conformance"
@@ -60,29 +63,31 @@ func scenariosCommand() *cobra.Command {
 func buildCommand() *cobra.Command {
 	b := &build.Builder{}
 	cmd := &cobra.Command{
-		Use: "build NAME@VERSION...", Short: "Build upstream programs from their modules into the cache, or download them",
+		Use: "build NAME@VERSION... | control-plane | guest-tools", Short: "Build upstream programs from their modules into the cache, or download them",
 		Long: `Build upstream programs from their modules into the cache, and print their files. With --programs released, download upstream's
 release artifacts instead, and verify them by the published SHA-256 or SHA-512. A download that was interrupted continues. The variables
 HITLESS_KUBERNETES_RELEASES (https://dl.k8s.io) and HITLESS_ETCD_RELEASES (https://github.com/etcd-io/etcd/releases/download) name mirrors;
-HTTPS_PROXY, HTTP_PROXY and NO_PROXY name a proxy.`,
-		Example: "  hitless build kube-proxy@v1.26.0\n  hitless build control-plane\n  hitless build kube-proxy@v1.37.1 --programs released",
+HTTPS_PROXY, HTTP_PROXY and NO_PROXY name a proxy.
+
+guest-tools are iptables, ipset, conntrack, nft, haproxy, a shell and coreutils for guests: pinned packages of Debian. The mirror is the one
+in this machine's package lists; ` + debian.MirrorVariable + ` names another one, as http://… or file:///….
+
+A run gets all that it needs by itself. These commands get it before, for a run without a network.`,
+		Example: "  hitless build kube-proxy@v1.26.0\n  hitless build control-plane guest-tools\n  hitless build kube-proxy@v1.37.1 --programs released",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var targets []build.Target
-			for _, arg := range args {
-				if arg == "control-plane" {
-					targets = append(targets, site.ControlPlaneTargets...)
-					continue
-				}
-				t, err := build.ParseTarget(arg)
-				if err != nil {
-					return err
-				}
-				targets = append(targets, t)
+			targets, withTools, err := buildTargets(args)
+			if err != nil {
+				return err
 			}
 			dir, err := cache.Dir()
 			if err != nil {
 				return err
+			}
+			if withTools {
+				if err := buildTools(cmd, dir); err != nil {
+					return err
+				}
 			}
 			b.Cache, b.Progress = filepath.Join(dir, "build"), func(s build.Step) { fmt.Fprintln(cmd.ErrOrStderr(), s.Text) }
 			binaries, err := b.Build(cmd.Context(), targets...)
@@ -96,6 +101,77 @@ HTTPS_PROXY, HTTP_PROXY and NO_PROXY name a proxy.`,
 		},
 	}
 	programsFlag(cmd.Flags(), &b.Programs)
+	cmd.AddCommand(buildGuestCommand())
+	return cmd
+}
+
+const guestTools = "guest-tools"
+
+// buildTargets are the programs that arguments name, and whether they name the guest's tools too.
+func buildTargets(args []string) (targets []build.Target, withTools bool, err error) {
+	for _, arg := range args {
+		switch arg {
+		case "control-plane":
+			targets = append(targets, site.ControlPlaneTargets...)
+		case guestTools:
+			withTools = true
+		default:
+			t, err := build.ParseTarget(arg)
+			if err != nil {
+				return nil, false, err
+			}
+			targets = append(targets, t)
+		}
+	}
+	return targets, withTools, nil
+}
+
+// buildTools gets the guest's tools and prints their packages.
+func buildTools(cmd *cobra.Command, dir string) error {
+	set, err := tools.Fetch(cmd.Context(), site.ToolsDir(dir), func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) })
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s\t%s\n", guestTools, set.Root())
+	for _, p := range set.Packages {
+		fmt.Fprintf(cmd.OutOrStdout(), "\t%s\n", p)
+	}
+	return nil
+}
+
+func buildGuestCommand() *cobra.Command {
+	var o run.Options
+	var set []string
+	cmd := &cobra.Command{
+		Use: "guest [SCENARIO]", Short: "Get all that a run in a VM needs, and print the digests of what it boots",
+		Long: `Get all that a run of the scenario (default rollout) in a VM needs: kernel, control plane, subject and tools. Pack them, boot nothing,
+and print the digests. A run with the same options boots these bytes, on every machine where the digests are the same.`,
+		Example: "  hitless build guest --subject kube-proxy@v1.37.1/ipvs --controlplane replay",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := fill(&o, cmd, append(args, "rollout")[0], set); err != nil {
+				return err
+			}
+			packed, err := run.PackGuest(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			fmt.Fprintf(w, "kernel\t%s\t%s\nfiles that boot\t%s\t%s\nother files\t%s\t%s\n", packed.Kernel.Sha256, packed.Kernel.Package,
+				packed.Boot.Sha256, packed.Boot.File, packed.Files.Sha256, packed.Files.File)
+			for _, p := range packed.Tools {
+				fmt.Fprintf(w, "tools\t%s\n", p)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	subjectFlag(f, &o)
+	guestKernelFlag(f, &o)
+	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in)")
+	flags.Words(f, "controlplane", "kube", "replay")
+	programsFlags(f, &o)
+	setFlag(f, &set)
 	return cmd
 }
 

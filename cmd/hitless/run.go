@@ -86,6 +86,11 @@ the plan says. Elsewhere only phases and steps are shown, a line each.`,
 // runAndConclude runs, prints the report, and turns its verdict into an exit code.
 func runAndConclude(cmd *cobra.Command, o run.Options) error {
 	result, err := run.Run(cmd.Context(), o)
+	return concludeRun(cmd, o, result, err)
+}
+
+// concludeRun prints what a run has given.
+func concludeRun(cmd *cobra.Command, o run.Options, result *run.Result, err error) error {
 	if err == nil && result.Stopped != "" {
 		fmt.Fprintf(cmd.OutOrStdout(), "stopped at %s\nlooked           %s\nhistory          %s/history, the same until then as without the stop\n", o.StopAt, result.Stopped, result.Dir)
 		return nil
@@ -161,6 +166,7 @@ var guestKernelUsage = "kernel of the VM, a `KERNEL`: " + strings.Join(vm.Kernel
 
 func captureFlag(f *pflag.FlagSet, o *run.Options) {
 	f.BoolVar(&o.Capture, "capture", false, "record the packets that open, close, refuse and reject connections, for hitless verify: docs/verify.md")
+	f.BoolVar(&o.Loop, "loop", false, "also request the Service with curl once a second, as one would by hand, for hitless verify: docs/verify.md")
 }
 
 // commonFlags are the flags of commands that run scenarios in a lab.

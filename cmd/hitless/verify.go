@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,15 +19,17 @@ func verifyCommand() *cobra.Command {
 	var key string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "verify DIR", Short: "Count the losses of a run again, from the packets that it captured", Args: cobra.ExactArgs(1),
-		Long: `Count the losses of a run again, from the packets that it captured with --capture, and compare the result with its record and report.
+		Use: "verify DIR", Short: "Judge a run again, by its packets and by a loop of curl", Args: cobra.ExactArgs(1),
+		Long: `Judge a run again without the probes, and compare the result with its record and report.
 
-The packets of the client alone tell the outcome of each new connection; those of the nodes tell its path. Compared are each attempt, and
-the report's seconds, paths and outages. docs/verify.md describes what packets cannot tell.
+A run with --capture has its packets. Those of the client alone tell the outcome of each new connection; those of the nodes tell its path.
+Compared are each attempt, and the report's seconds, paths and outages. docs/verify.md describes what packets cannot tell.
 
-The seal is checked first. Nothing is written. Exit codes: 0, all agree; 1, a disagreement; 2, wrong usage, such as a run without a capture;
-3, inconclusive, as when the capture lost packets.`,
-		Example: `  hitless run rollout --capture
+A run with --loop has the requests of curl, one each second. Each request that failed must lie in an outage of the report.
+
+The seal is checked first. Nothing is written. Exit codes: 0, all agree; 1, a disagreement; 2, wrong usage, such as a run without a capture
+and a loop; 3, inconclusive, as when the capture lost packets.`,
+		Example: `  hitless run rollout --capture --loop
   hitless verify out/rollout`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h, err := openRun(cmd.Context(), args[0], key)
@@ -53,19 +56,36 @@ func verifyRun(h *record.History) (*verify.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := os.Open(filepath.Join(folder, record.CaptureFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("it has no %s; repeat the run with --capture", record.CaptureFile)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
 	report, err := analysis.Build(h)
 	if err != nil {
 		return nil, err
 	}
-	return verify.Verify(h, report, in)
+	result := verify.NewResult(h, report)
+	captured, err := reading(filepath.Join(folder, record.CaptureFile), func(in io.Reader) (err error) {
+		result, err = verify.Verify(h, report, in)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	looped, err := reading(filepath.Join(folder, record.LoopFile), func(in io.Reader) error { return result.CompareLoop(report, in) })
+	if err == nil && !captured && !looped {
+		err = fmt.Errorf("it has neither %s nor %s; repeat the run with --capture, --loop or both", record.CaptureFile, record.LoopFile)
+	}
+	return result, err
+}
+
+// reading reads a file that a run may have.
+func reading(file string, read func(io.Reader) error) (exists bool, err error) {
+	in, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer in.Close()
+	return true, read(in)
 }
 
 func concludeVerify(cmd *cobra.Command, r *verify.Result, asJSON bool) error {

@@ -21,6 +21,9 @@ func TestRunsThatCannotBeVerified(t *testing.T) {
 		"a capture that is none": {func(t *testing.T, dir string) {
 			testfiles.Write(t, dir, record.CaptureFile, []byte("no packets"))
 		}, 2},
+		"a loop that is none": {func(t *testing.T, dir string) {
+			testfiles.Write(t, dir, record.LoopFile, []byte("no requests"))
+		}, 2},
 		"a changed record": {func(t *testing.T, dir string) {
 			file := filepath.Join(dir, record.HistoryDir, record.AttemptsFile)
 			data, err := os.ReadFile(file)
@@ -47,6 +50,8 @@ func TestRunsThatCannotBeCaptured(t *testing.T) {
 	for _, args := range [][]string{
 		{"run", "rollout", "--capture", "--set", "client=pod"},
 		{"run", "rollout", "--capture", "--in-cluster"},
+		{"run", "rollout", "--loop", "--set", "client=pod"},
+		{"run", "rollout", "--loop", "--in-cluster"},
 	} {
 		if code, _, errs := executed(append(args, "--out", t.TempDir())...); code != exitUsage || errs == "" {
 			t.Errorf("hitless %q: exit code %d, want %d; stderr %q", args, code, exitUsage, errs)

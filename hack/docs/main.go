@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hitless/hitless/analysis"
@@ -46,6 +47,7 @@ var parts = []part{
 	{"docs/results/disruptions.md", "disruptions", tableOf("disruptions/*.json", compare.WriteRuns)},
 	{"docs/results/kube-proxy-versions.md", "minors", tableOf("minors/*.json", compare.WriteRuns)},
 	{"docs/results/upgrades.md", "upgrades", upgradesTable},
+	{"docs/results/kernels.md", "kernels", tableOf("kernels/*.json", compare.WriteRuns)},
 	{"docs/museum.md", "museum", museumList},
 	{"docs/results/museum.md", "museum-results", museumTable},
 	{"docs/results/museum.md", "museum-kills", museumKills},
@@ -73,21 +75,18 @@ func (p part) markers() (begin, end string) {
 func generate(top string) ([]page, error) {
 	var pages []page
 	for _, p := range parts {
-		text, err := os.ReadFile(filepath.Join(top, p.file))
-		if err != nil {
+		at := slices.IndexFunc(pages, func(have page) bool { return have.file == p.file }) // a page may have several parts
+		if at < 0 {
+			text, err := os.ReadFile(filepath.Join(top, p.file))
+			if err != nil {
+				return nil, err
+			}
+			at, pages = len(pages), append(pages, page{p.file, text})
+		}
+		var err error
+		if pages[at].text, err = p.renewed(top, string(pages[at].text)); err != nil {
 			return nil, err
 		}
-		want, err := p.text(top)
-		if err != nil {
-			return nil, fmt.Errorf("%s of %s: %w", p.name, p.file, err)
-		}
-		begin, end := p.markers()
-		before, rest, begins := strings.Cut(string(text), begin)
-		_, after, ends := strings.Cut(rest, end)
-		if !begins || !ends {
-			return nil, fmt.Errorf("%s has no lines %q and %q", p.file, strings.TrimSpace(begin), strings.TrimSpace(end))
-		}
-		pages = append(pages, page{p.file, []byte(before + begin + "\n" + want + "\n" + end + after)})
 	}
 	schema, err := schemaWithKinds(top)
 	if err != nil {
@@ -95,6 +94,21 @@ func generate(top string) ([]page, error) {
 	}
 	pictures, err := pictures(top)
 	return append(append(pages, schema), pictures...), err
+}
+
+// renewed is a page's text with the part as it should be.
+func (p part) renewed(top, text string) ([]byte, error) {
+	want, err := p.text(top)
+	if err != nil {
+		return nil, fmt.Errorf("%s of %s: %w", p.name, p.file, err)
+	}
+	begin, end := p.markers()
+	before, rest, begins := strings.Cut(text, begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		return nil, fmt.Errorf("%s has no lines %q and %q", p.file, strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return []byte(before + begin + "\n" + want + "\n" + end + after), nil
 }
 
 // write writes the pages that differ from their files, and prints their names.

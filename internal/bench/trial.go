@@ -79,8 +79,8 @@ func (t *trial) coldStart(ctx context.Context) error {
 	var took time.Duration
 	err := procs.WithoutGC(func() (err error) {
 		begin := t.Now()
-		t.process, err = t.procs.Start(procs.Spec{Name: fmt.Sprintf("trial-%d", t.node.Number), Path: path, Args: args,
-			Env: []string{"GOMAXPROCS=4"}, Enter: t.node.Enter})
+		t.process, err = t.node.Start(t.procs, topology.GroupProxy, procs.Spec{Name: fmt.Sprintf("trial-%d", t.node.Number), Path: path, Args: args,
+			Env: []string{"GOMAXPROCS=4"}})
 		if err != nil {
 			return err
 		}

@@ -40,3 +40,6 @@ func FreeBytes(dir string) (int64, error) {
 	}
 	return int64(fs.Bavail) * int64(fs.Bsize), nil
 }
+
+// Writable returns an error where this user cannot make files in a directory.
+func Writable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }

@@ -17,6 +17,7 @@ import (
 	"github.com/hitless/hitless/internal/prober"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/backend"
+	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/observers"
 	"github.com/hitless/hitless/probes"
@@ -27,8 +28,10 @@ import (
 // client is the namespace where the lanes start.
 type client struct {
 	*topology.Namespace
-	name            string // in the record
-	throughBalancer bool   // the external load balancer
+	name            string         // in the record
+	node            *topology.Node // on which it is; nil outside of the cluster
+	group           string         // of the node
+	throughBalancer bool           // the external load balancer
 	outside         bool
 	sources         []netip.Prefix // its addresses, of each family
 }
@@ -43,6 +46,7 @@ func clientOf(l *lab.Lab, params map[string]string) (c client, err error) {
 	switch scenarios.ClientPlace.Of(p) {
 	case scenarios.OnNode:
 		c.Namespace, c.name, c.outside, err = first.Namespace, first.Name, false, first.PrepareClient()
+		c.node, c.group = first, topology.GroupSystem
 		c.sources = nil
 		for _, a := range first.Addrs() {
 			c.sources = append(c.sources, netip.PrefixFrom(a, a.BitLen()))
@@ -54,6 +58,7 @@ func clientOf(l *lab.Lab, params map[string]string) (c client, err error) {
 			c.sources = append(c.sources, netip.PrefixFrom(a.ClientPod, a.ClientPod.BitLen()))
 		}
 		c.Namespace, err = l.Net.AddClientPod(first)
+		c.node, c.group = first, topology.GroupPods
 	}
 	if err == nil && scenarios.Target.Of(p) == scenarios.ToExternalIP {
 		for _, a := range l.Net.Plans() {
@@ -73,6 +78,15 @@ func (c client) sourcesOf(target netip.Addr) netip.Prefix {
 		return netip.Prefix{}
 	}
 	return c.sources[i]
+}
+
+// start starts a program where the client is.
+func (c client) start(s *procs.Supervisor, spec procs.Spec) (*procs.Process, error) {
+	if c.node == nil {
+		spec.Enter = c.Enter
+		return s.Start(spec)
+	}
+	return c.node.StartIn(c.Namespace, s, c.group, spec)
 }
 
 // limits are those of the client's namespace.

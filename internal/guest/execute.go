@@ -125,12 +125,13 @@ func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 
 // labConfig is the configuration of the lab of a plan's base.
 func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
-	var pacer *topology.Pacer
-	if base.Kernel != KernelHost { // where time costs nothing while nothing happens
-		pacer = vm.NewPacer()
+	network := topology.Config{Nodes: base.Nodes, Family: base.family(), Files: NodeFiles}
+	if base.Kernel != KernelHost {
+		network.OwnKernel = true
+		network.Pacer = vm.NewPacer() // time costs nothing while nothing happens
 	}
-	return lab.Config{Nodes: base.Nodes, Family: base.family(), ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
-		Pacer: pacer, Recorder: r, Now: now, Progress: newConsole(now).stage}
+	return lab.Config{Network: network, ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
+		Recorder: r, Now: now, Progress: newConsole(now).stage}
 }
 
 // choice is what the plan adds to a lab whose control plane is up.
@@ -144,9 +145,9 @@ func (p Plan) choice() (lab.Choice, error) {
 	if !set.CollectsWhenIdle() {
 		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
 	}
-	return lab.Choice{Subjects: programs, SubjectEnv: env, DaemonSet: p.DaemonSet != nil, IPVSAfterFailure: p.Scenario == "soak",
+	return lab.Choice{Objects: p.manifests(), Subjects: programs, SubjectEnv: env, DaemonSet: p.DaemonSet != nil, IPVSAfterFailure: p.Scenario == "soak",
 		Balancer: balancer.Config{Kind: scenarios.BalancerKind.Of(set), Seed: balancerSeed(p.Seed), CheckTarget: scenarios.CheckTarget.Of(set),
-			Interval: scenarios.CheckInterval.Of(set), Fall: scenarios.CheckFall.Of(set), Rise: scenarios.CheckRise.Of(set), Flows: scenarios.Flows.Of(set)},
+			Interval: scenarios.CheckInterval.Of(set), Fall: scenarios.CheckFall.Of(set), Rise: scenarios.CheckRise.Of(set), Flows: scenarios.Flows.Of(set), AsCloud: scenarios.AsCloud.Of(set)},
 	}, nil
 }
 
@@ -179,8 +180,9 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	if err != nil {
 		return err
 	}
+	asked, saveLoop := withLoop(lanes, l, plan, r, now)
 	w := &scenarios.World{
-		Cluster: cluster, Nodes: l.Net.NodeNames(), Site: newSite(plan.Offers(), l, from, lanes, r, now), Prober: lanes,
+		Cluster: cluster, Nodes: l.Net.NodeNames(), Site: newSite(plan.Offers(), l, from, lanes, r, now), Prober: asked,
 		Recorder: announcer{r, newConsole(now)}, Clock: runClock{now}, Params: plan.Parameters, Rate: plan.Rate,
 		Seed: plan.Seed, Random: rand.New(rand.NewPCG(uint64(plan.Seed), scenarioStream)),
 	}
@@ -193,7 +195,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	rate, table := countWakeups().since(before, now()-begin)
 	newConsole(now).message(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // not part of the measurement
-	if err := errors.Join(err, lanes.Close(), saveCapture(), l.Proxies.RecordLogs(failed.near)); err != nil {
+	if err := errors.Join(err, lanes.Close(), saveCapture(), saveLoop(), l.Proxies.RecordLogs(failed.near)); err != nil {
 		return err
 	}
 	return l.Proxies.Retire(ctx)

@@ -31,6 +31,7 @@ type Plan struct {
 	Timeline      []byte            `json:"timeline,omitempty"` // of the scenario timeline; see PackTimeline
 	Objects       int               `json:"objects,omitempty"`  // that the timeline makes or replaces
 	Capture       bool              `json:"capture,omitempty"`  // packets at the client and at each node
+	Loop          bool              `json:"loop,omitempty"`     // requests of curl beside the lanes
 	Programs      string            `json:"programs,omitempty"` // record.ProgramsReleased, or empty: upstream's programs were built
 }
 
@@ -100,6 +101,9 @@ func (p Plan) Offers() scenarios.Offers { return Offers(p.ControlPlane, p.Kernel
 
 // CheckHost returns an error that names the needs of the plan's scenario that a host does not offer.
 func (p Plan) CheckHost() error {
+	if err := p.CheckSubject(Offers(p.ControlPlane, KernelHost)); err != nil {
+		return err
+	}
 	if !p.lab() {
 		return nil
 	}
@@ -108,6 +112,25 @@ func (p Plan) CheckHost() error {
 		return err
 	}
 	return s.Check(Offers(p.ControlPlane, KernelHost), p.Parameters)
+}
+
+// CheckSubject returns an error that names what the subject needs and the site does not offer.
+func (p Plan) CheckSubject(offers scenarios.Offers) error {
+	if !p.Exec.NeedsGroups() {
+		return nil
+	}
+	return offers.CheckSubject("the subject "+p.Subject+" with its mount of the kind "+subject.Cgroup2, []scenarios.Capability{scenarios.NodeGroups})
+}
+
+// manifests are the files with objects of the API that the subject needs.
+func (p Plan) manifests() (files []string) {
+	if p.Exec == nil {
+		return nil
+	}
+	for _, m := range p.Exec.Objects {
+		files = append(files, m.Path)
+	}
+	return files
 }
 
 // Spec is the subject of the plan.

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"os"
+	"slices"
 	"time"
 
 	"github.com/hitless/hitless/internal/bench"
@@ -14,6 +15,10 @@ const (
 	Program = "/usr/bin/hitless"
 	// Binaries is the folder of the built programs in the guest.
 	Binaries = "/usr/bin"
+	// NodeFiles is the folder with the files in directories that each node has for itself: see topology.Config.
+	NodeFiles = "/usr/lib/hitless-node"
+	// Curl is the program of the loop in the guest.
+	Curl = "/usr/bin/curl"
 )
 
 // standalone is a program that a guest runs without a scenario of package scenarios.
@@ -49,7 +54,13 @@ func CheckStandalone(scenario string, set map[string]string, s subject.Spec) err
 }
 
 // Modules are the modules that the plan needs of the kernel, besides those of every guest.
-func (p Plan) Modules() []string { return standalones[p.Scenario].modules }
+func (p Plan) Modules() []string {
+	all := standalones[p.Scenario].modules
+	if p.Exec != nil {
+		all = slices.Concat(all, p.Exec.Modules)
+	}
+	return all
+}
 
 // TryScenario tests in a small network what a kernel supports. Its parameter `need` lists ipvs, iptables and nftables, separated by
 // commas; the network itself is always tested. The reason of the run is the first failure.
@@ -79,6 +90,9 @@ const ObjectBytes = 100 << 10
 func Offers(controlPlane, kernel string) scenarios.Offers {
 	offers := scenarios.Offers{scenarios.RestartableProxies, scenarios.PowerControl, scenarios.NodeCommands, scenarios.OwnLoadBalancer, scenarios.SameAddresses,
 		scenarios.ClientPlacement, scenarios.PodLanes, scenarios.DatagramBackends, scenarios.Journal, scenarios.ManyServices}
+	if kernel != KernelHost {
+		offers = append(offers, scenarios.NodeGroups)
+	}
 	if controlPlane == "replay" {
 		offers = append(offers, scenarios.ControllableAPI)
 		if kernel != KernelHost || hostHasIPv6() {

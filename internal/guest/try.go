@@ -80,14 +80,14 @@ table ip try {
 }
 `
 
-// run runs a program in the node's namespace.
+// run runs a program on the node.
 func run(ctx context.Context, node *topology.Node, input, program string, args ...string) error {
-	return node.Do(func() error {
-		cmd := exec.CommandContext(ctx, program, args...)
-		cmd.Stdin = strings.NewReader(input)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("trying %s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-		}
-		return nil
-	})
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdin = strings.NewReader(input)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := node.Run(cmd); err != nil {
+		return fmt.Errorf("trying %s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(out.String()))
+	}
+	return nil
 }

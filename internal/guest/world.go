@@ -271,9 +271,9 @@ func newProber(l *lab.Lab, from client, plan Plan, failed *failures, recorder re
 	cfg.Begins, cfg.Measured = watchers(l, from, plan, failed)
 	return prober.Start(cfg,
 		func(in io.Reader, out io.Writer) (prober.Worker, error) {
-			return l.Procs.Start(procs.Spec{Name: "probe-worker", Path: Program, Args: []string{probes.WorkerName, priority},
+			return from.start(l.Procs, procs.Spec{Name: "probe-worker", Path: Program, Args: []string{probes.WorkerName, priority},
 				Env:   []string{"GOGC=off", "GOMEMLIMIT=128MiB"}, // as the runner's: see Run
-				Enter: from.Enter, Stdin: in, Stdout: out})
+				Stdin: in, Stdout: out})
 		})
 }
 

@@ -91,6 +91,10 @@ func (w *Testbed) makeNode(context.Context) (err error) {
 		return err
 	}
 	w.node = &topology.Node{Namespace: ns, Number: 1, Addr: netip.MustParseAddr(nodeAddr), PodCIDR: netip.MustParsePrefix("10.244.0.0/16")}
+	if err := w.node.Boot(topology.Config{}); err != nil {
+		return err
+	}
+	w.closers = append(w.closers, w.node.Discard)
 	return ns.Do(func() error {
 		err := up("lo")
 		for path, value := range nodeSysctls {

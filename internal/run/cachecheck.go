@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -83,6 +85,7 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 		return nil, err
 	}
 	copies, err := version.Entries(filepath.Join(c.Dir, programDir))
+	packed, err := tools.Entries(site.ToolsDir(c.Dir))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +96,7 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 		return cache.Foreign(path)
 	})
 	var all []CheckedEntry
-	for _, e := range slices.Concat(machines, programs, copies, others) {
+	for _, e := range slices.Concat(machines, programs, packed, copies, others) {
 		name, relErr := filepath.Rel(c.Dir, e.Path)
 		all, err = append(all, CheckedEntry{Entry: e, Name: name, Bytes: cache.Size(e.Path)}), errors.Join(err, relErr)
 	}
@@ -102,7 +105,7 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 }
 
 // cacheDirs are the directories of the cache whose entries are listed.
-var cacheDirs = []string{"kernel", "initramfs", "snapshots", "build", programDir}
+var cacheDirs = []string{"kernel", "initramfs", "snapshots", "build", "tools", programDir}
 
 // programDir has this program without its version, for guests of a release.
 const programDir = "program"

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/memory"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -33,7 +36,10 @@ type Finding struct {
 type doctor struct {
 	find     func(program string) string // its path; empty without it
 	qemu     func(context.Context) (string, error)
+	tryQEMU  func(context.Context) error // whether QEMU has the machine of a lab
+	goEnv    func(context.Context) (build.Go, error)
 	kernel   func(ctx context.Context, cacheDir string) (string, error)
+	tools    func(ctx context.Context, cacheDir string) (tools.Set, bool) // those of guests, if they are here
 	memoryMB func() int
 	places   []site.Place
 	cpus     func() (int, error)
@@ -56,17 +62,19 @@ func Doctor(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := doctor{find: findProgram, qemu: site.QEMUVersion, memoryMB: site.AvailableMB, cpus: ownCPUs, priority: vm.TryPriority, root: os.Geteuid() == 0,
-		kernel: vm.ReadyKernel, places: site.Places("out", dir), cache: dir,
-		host: func(ctx context.Context, mode string) error { return site.TryHost(ctx, program, mode) }}
+	d := doctor{find: findProgram, qemu: site.QEMUVersion, tryQEMU: vm.TryQEMU, goEnv: build.InstalledGo, memoryMB: memory.AvailableMB, cpus: ownCPUs, priority: vm.TryPriority, root: os.Geteuid() == 0,
+		kernel: vm.ReadyKernel, tools: cachedTools, places: site.Places("out", dir), cache: dir,
+		host: func(ctx context.Context, mode string) error { return site.TryHost(ctx, program, mode, hereOnly(dir)) }}
 	return d.findings(ctx), ctx.Err()
 }
 
 func (d doctor) findings(ctx context.Context) []Finding {
-	findings := append(d.programs(ctx), d.kernelPackage(ctx), d.goCommand(), d.memory())
+	findings := append(d.programs(ctx), d.kernelPackage(ctx), d.guestTools(ctx))
+	cached, whole := d.cached()
+	findings = append(append(findings, d.goCommand(ctx, whole)...), d.memory())
 	findings = append(findings, d.disk()...)
 	findings = append(findings, d.user()...)
-	return append(append(findings, d.hostKernel(ctx)...), d.cached()...)
+	return append(append(findings, d.hostKernel(ctx)...), cached...)
 }
 
 // programs looks for the programs of a lab, and asks QEMU for its version.
@@ -78,8 +86,12 @@ func (d doctor) programs(ctx context.Context) (findings []Finding) {
 			f.State, f.Text = Missing, fmt.Sprintf("%s is not installed; the package %s of Debian and Ubuntu has it: `hitless doctor --install`", r.program, r.packageName)
 		case r.program == vm.QEMU:
 			version, err := d.qemu(ctx)
-			if f.Text += ": " + version; err != nil {
-				f.State, f.Text = Missing, err.Error()
+			f.Text += ": " + version
+			if err == nil {
+				err = d.tryQEMU(ctx)
+			}
+			if err != nil {
+				f.State, f.Text = Missing, qemuAdvice(version, err)
 			}
 		}
 		findings = append(findings, f)
@@ -95,11 +107,69 @@ func (d doctor) kernelPackage(ctx context.Context) Finding {
 	return Finding{"guest kernel", Ready, id}
 }
 
-func (d doctor) goCommand() Finding {
-	if path := d.find("go"); path != "" {
-		return Finding{"building upstream", Ready, path}
+func cachedTools(ctx context.Context, cacheDir string) (tools.Set, bool) {
+	return tools.Cached(ctx, site.ToolsDir(cacheDir))
+}
+
+// errNoTools is the error of a check that needs the guest's tools, where they are not in the cache.
+var errNoTools = errors.New("the guest's tools, which the check needs, are not here yet")
+
+// hereOnly returns the guest's tools, and downloads nothing.
+func hereOnly(cacheDir string) func(context.Context) (tools.Set, error) {
+	return func(ctx context.Context) (tools.Set, error) {
+		if set, here := cachedTools(ctx, cacheDir); here {
+			return set, nil
+		}
+		return tools.Set{}, errNoTools
 	}
-	return Finding{"building upstream", Note, "go is not installed; install Go 1.26 or later, or use --programs released or --binaries, which compile nothing"}
+}
+
+func (d doctor) guestTools(ctx context.Context) Finding {
+	if set, here := d.tools(ctx, d.cache); here {
+		return Finding{"guest tools", Ready, set.String()}
+	}
+	return Finding{"guest tools", Note, "not here yet; the first run that needs iptables, ipset, nft, conntrack or haproxy downloads them; so does `hitless build guest-tools`"}
+}
+
+// qemuAdvice says what to do about a QEMU that cannot run a lab.
+func qemuAdvice(version string, err error) string {
+	if version == "" { // the error of the version says it
+		return err.Error()
+	}
+	return fmt.Sprintf("%v (%s); install the whole QEMU %s or later, on Debian and Ubuntu the package qemu-system-x86, or use --kernel host", err, version, site.OldestQEMU)
+}
+
+// goCommand checks what a build of the real control plane needs. whole tells that no program is left to build.
+func (d doctor) goCommand(ctx context.Context, whole bool) []Finding {
+	f := Finding{"building upstream", Note, ""}
+	const instead = ", or use --programs released or --binaries, which compile nothing"
+	path := d.find("go")
+	if path == "" {
+		f.Text = "go is not installed; install Go 1.26 or later" + instead
+		return []Finding{f}
+	}
+	installed, err := d.goEnv(ctx)
+	switch {
+	case err != nil:
+		f.Text = err.Error() + "; install Go 1.26 or later" + instead
+		return []Finding{f}
+	case installed.TooOld():
+		f.Text = fmt.Sprintf("%s is %s, and the real control plane needs %s; install a later one%s", path, installed.Version, build.OldestGo, instead)
+		return []Finding{f}
+	}
+	f.State, f.Text = Ready, path+": "+installed.Version
+	all := []Finding{f}
+	if whole {
+		return all
+	}
+	for _, p := range []site.Place{{Dir: installed.Cache, Change: "GOCACHE", NeedMB: build.CacheMB}, {Dir: installed.Modules, Change: "GOMODCACHE", NeedMB: build.ModulesMB}} {
+		f := place(p)
+		if f.State == Missing {
+			f.State, f.Text = Note, f.Text+instead
+		}
+		all = append(all, f)
+	}
+	return all
 }
 
 func (d doctor) memory() Finding {
@@ -116,14 +186,19 @@ func (d doctor) memory() Finding {
 
 func (d doctor) disk() (findings []Finding) {
 	for _, p := range d.places {
-		f := Finding{"disk space, " + p.Change, Ready, ""}
-		free, err := p.Free()
-		if f.Text = fmt.Sprintf("%d MB free in %s", free, p.Dir); err != nil {
-			f.State, f.Text = Missing, err.Error()
-		}
-		findings = append(findings, f)
+		findings = append(findings, place(p))
 	}
 	return findings
+}
+
+// place checks the free space of a folder.
+func place(p site.Place) Finding {
+	f := Finding{"disk space, " + p.Change, Ready, ""}
+	free, err := p.Free()
+	if f.Text = fmt.Sprintf("%d MB free in %s", free, p.Dir); err != nil {
+		f.State, f.Text = Missing, err.Error()
+	}
+	return f
 }
 
 // user checks what the user, or the container, may do.
@@ -153,7 +228,10 @@ func (d doctor) hostKernel(ctx context.Context) []Finding {
 	var findings []Finding
 	for _, mode := range site.HostModes {
 		f := Finding{"host kernel, " + mode, Ready, "subjects in this mode run in namespaces of this machine's kernel too: --kernel host"}
-		if err := d.host(ctx, mode); err != nil {
+		switch err := d.host(ctx, mode); {
+		case errors.Is(err, errNoTools):
+			f.State, f.Text = Note, "not checked: "+err.Error()+"; `hitless build guest-tools` downloads them"
+		case err != nil:
 			f.State, f.Text = Note, "the VM runs such subjects, --kernel host cannot: "+err.Error()
 		}
 		findings = append(findings, f)
@@ -161,16 +239,19 @@ func (d doctor) hostKernel(ctx context.Context) []Finding {
 	return findings
 }
 
-// cached tells which programs of the control plane are in the cache.
-func (d doctor) cached() []Finding {
-	found := []Finding{{"cache", Ready, d.cache}}
+// cached tells which programs of the control plane are in the cache, and whether all built ones are.
+func (d doctor) cached() (found []Finding, whole bool) {
+	found, whole = []Finding{{"cache", Ready, d.cache}}, true
 	built := &build.Builder{Cache: filepath.Join(d.cache, "build")}
 	released := &build.Builder{Cache: built.Cache, Programs: build.Released}
 	for _, t := range site.ControlPlaneTargets {
 		f := Finding{t.Name, Note, "not here yet; the first run builds it, or with --programs released downloads it; so does `hitless build control-plane`"}
-		if _, has := built.Cached(t); has {
+		_, isBuilt := built.Cached(t)
+		_, isReleased := released.Cached(t)
+		switch whole = whole && isBuilt; {
+		case isBuilt:
 			f.State, f.Text = Ready, "built"
-		} else if _, has := released.Cached(t); has {
+		case isReleased:
 			f.State, f.Text = Ready, "downloaded, for --programs released"
 		}
 		found = append(found, f)
@@ -178,5 +259,5 @@ func (d doctor) cached() []Finding {
 	if _, err := os.Stat("/dev/kvm"); err == nil {
 		found = append(found, Finding{"/dev/kvm", Ready, "exists and is not used: the virtual clock needs emulation"})
 	}
-	return found
+	return found, whole
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -17,7 +19,12 @@ import (
 func wholeMachine(t *testing.T) doctor {
 	t.Helper()
 	return doctor{find: func(p string) string { return "/usr/bin/" + p }, qemu: func(context.Context) (string, error) { return "QEMU emulator version 8.2.0", nil },
+		tryQEMU: func(context.Context) error { return nil },
+		goEnv: func(context.Context) (build.Go, error) {
+			return build.Go{Version: "go1.26.8", Cache: t.TempDir(), Modules: t.TempDir()}, nil
+		},
 		kernel: func(context.Context, string) (string, error) { return "linux-image-6.1_6.1.1", nil }, memoryMB: func() int { return 64 << 10 },
+		tools:  func(context.Context, string) (tools.Set, bool) { return tools.Set{}, true },
 		places: []site.Place{{Dir: t.TempDir(), Change: "--out"}}, cpus: func() (int, error) { return 2, nil }, priority: func() error { return nil }, root: true,
 		host: func(context.Context, string) error { return nil }, cache: filepath.Join(t.TempDir(), "cache")}
 }
@@ -53,13 +60,26 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 			program(t, vm.QEMU, "echo 'QEMU emulator version 10.0.2 (Debian 1:10.0.2)'")
 			d.qemu = site.QEMUVersion
 		}, "virtual machine", Ready, []string{"10.0.2"}},
+		"a QEMU that has all devices": {func(t *testing.T, d *doctor) {
+			program(t, vm.QEMU, `case "$*" in *ivshmem-plain*) echo "qemu-system-x86_64: 'ivshmem-plain' is not a valid device model name" >&2; exit 1;; esac`)
+			d.tryQEMU = vm.TryQEMU
+		}, "virtual machine", Missing, []string{"ivshmem-plain", "8.2.0", "--kernel host", "qemu-system-x86"}},
 		"a QEMU that runs": {func(t *testing.T, d *doctor) {
 			program(t, vm.QEMU, "exit 1")
 			d.qemu = site.QEMUVersion
 		}, "virtual machine", Missing, []string{"qemu-system-x86"}},
-		"conntrack": {func(_ *testing.T, d *doctor) {
-			d.find = func(p string) string { return strings.TrimPrefix(p, "conntrack") }
-		}, "kube-proxy conntrack", Missing, []string{"package conntrack", "--install"}},
+		"guest tools": {func(_ *testing.T, d *doctor) {
+			d.tools = func(context.Context, string) (tools.Set, bool) { return tools.Set{}, false }
+		}, "guest tools", Note, []string{"first run", "hitless build guest-tools"}},
+		"tools for the host's kernel": {func(_ *testing.T, d *doctor) {
+			d.host = func(ctx context.Context, mode string) error {
+				if mode == "iptables" {
+					_, err := hereOnly(d.cache)(ctx)
+					return err
+				}
+				return nil
+			}
+		}, "host kernel, iptables", Note, []string{"not checked", "hitless build guest-tools"}},
 		"disk space": {func(_ *testing.T, d *doctor) {
 			d.places = append(d.places, site.Place{Dir: "/proc/self", Change: "HITLESS_CACHE"})
 		}, "disk space, HITLESS_CACHE", Missing, []string{"2048 MB", "HITLESS_CACHE"}},
@@ -79,6 +99,21 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 				return nil
 			}
 		}, "host kernel, ipvs", Note, []string{"no IPVS"}},
+		"a cache that this user can write": {func(t *testing.T, d *doctor) {
+			d.places = append(d.places, site.Place{Dir: "/proc/self/none", Change: "HITLESS_CACHE"})
+		}, "disk space, HITLESS_CACHE", Missing, []string{"HITLESS_CACHE"}},
+		"a Go that is old": {func(_ *testing.T, d *doctor) {
+			d.goEnv = func(context.Context) (build.Go, error) { return build.Go{Version: "go1.25.3"}, nil }
+		}, "building upstream", Note, []string{"go1.25.3", build.OldestGo, "--programs released"}},
+		"a Go that runs": {func(t *testing.T, d *doctor) {
+			program(t, "go", "echo broken >&2; exit 1")
+			d.goEnv = build.InstalledGo
+		}, "building upstream", Note, []string{"broken", "--programs released"}},
+		"space for Go": {func(_ *testing.T, d *doctor) {
+			d.goEnv = func(context.Context) (build.Go, error) {
+				return build.Go{Version: "go1.26.8", Cache: "/proc/self", Modules: t.TempDir()}, nil
+			}
+		}, "disk space, GOCACHE", Note, []string{"5000 MB", "GOCACHE", "--programs released"}},
 		"go": {func(_ *testing.T, d *doctor) {
 			d.find = func(p string) string { return strings.TrimSuffix("/"+p, "/go") }
 		}, "building upstream", Note, []string{"--programs released", "Go 1.26"}},
@@ -151,12 +186,12 @@ const (
 // Only what is missing is installed, and the commands are printed.
 func TestInstallInstallsWhatIsMissing(t *testing.T) {
 	for _, release := range []string{debian, ubuntu} {
-		i, calls, lines := machineToInstall(t, release, vm.QEMU, "nft")
+		i, calls, lines := machineToInstall(t, release, vm.QEMU)
 		if err := i.install(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := "noninteractive update -q\nnoninteractive install -y -q --no-install-recommends qemu-system-x86 nftables\n"
-		if calls() != want || !strings.Contains(lines(), "apt-get install -y -q --no-install-recommends qemu-system-x86 nftables\n") {
+		want := "noninteractive update -q\nnoninteractive install -y -q --no-install-recommends qemu-system-x86\n"
+		if calls() != want || !strings.Contains(lines(), "apt-get install -y -q --no-install-recommends qemu-system-x86\n") {
 			t.Errorf("%q: the calls are %q, the lines %q", release, calls(), lines())
 		}
 	}
@@ -178,11 +213,11 @@ func TestInstallThatIsNotPossible(t *testing.T) {
 		change  func(*installer)
 		say     []string
 	}{
-		"another system": {fedora, func(*installer) {}, []string{"Fedora Linux 43", vm.QEMU, "nft"}},
+		"another system": {fedora, func(*installer) {}, []string{"Fedora Linux 43", vm.QEMU}},
 		"no release":     {debian, func(i *installer) { i.release = "/dev/null/none" }, []string{vm.QEMU}},
-		"another user":   {debian, func(i *installer) { i.root = false }, []string{"apt-get update", "apt-get install -y -q --no-install-recommends qemu-system-x86 nftables", "root"}},
+		"another user":   {debian, func(i *installer) { i.root = false }, []string{"apt-get update", "apt-get install -y -q --no-install-recommends qemu-system-x86", "root"}},
 	} {
-		i, calls, _ := machineToInstall(t, c.release, vm.QEMU, "nft")
+		i, calls, _ := machineToInstall(t, c.release, vm.QEMU)
 		c.change(&i)
 		err := i.install(t.Context())
 		if !IsUsage(err) || calls() != "" {
@@ -216,7 +251,7 @@ func TestPackageListIsWhole(t *testing.T) {
 			rows++
 		}
 	}
-	if all := requirements("base", "lab", "make", "browser", "cross"); len(all) != rows || rows < 10 {
+	if all := requirements("base", "lab", "make", "tests", "browser", "cross"); len(all) != rows || rows < 8 {
 		t.Errorf("%d rows, of them %d with all fields: %+v", rows, len(all), all)
 	}
 }

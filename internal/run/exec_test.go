@@ -3,10 +3,12 @@ package run
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // describe writes files into a new folder and returns it.
@@ -47,5 +49,53 @@ func TestExecPlanHasNoHostPath(t *testing.T) {
 	}
 	if !strings.Contains(plans[0], "/opt/subject/proxy") {
 		t.Errorf("the plan does not contain the subject file: %s", plans[0])
+	}
+}
+
+// A file that mounts control groups needs a site whose nodes have them; one that mounts something else does not.
+func TestExecNeedsControlGroups(t *testing.T) {
+	for mounts, sites := range map[string]map[string]bool{
+		"[{kind: cgroup2, at: /run/groups}]": {"vm": true, "auto": true, "host": false},
+		"[{kind: tmpfs, at: /run/groups}]":   {"vm": true, "auto": true, "host": true},
+	} {
+		file := filepath.Join(describe(t, map[string]string{"proxy": "#!/bin/sh\n", "subject.yaml": "program: proxy\n" + ready + "mounts: " + mounts + "\n"}), "subject.yaml")
+		for kernel, allowed := range sites {
+			o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "exec:" + file, Kernel: kernel, Cache: t.TempDir()}}
+			if err := o.fillDefaults(); err != nil {
+				t.Fatal(err)
+			}
+			p, _, err := o.plan()
+			if allowed && err != nil || !allowed && !slices.Contains(scenarios.Lacking(err), scenarios.NodeGroups) {
+				t.Errorf("%s with --kernel %s gave %v", mounts, kernel, err)
+			}
+			if err == nil && (p.CheckHost() == nil) != sites["host"] {
+				t.Errorf("%s with --kernel %s: the host may take it: %v", mounts, kernel, p.CheckHost())
+			}
+		}
+	}
+}
+
+// kube-proxy in userspace mode has no health check for externalTrafficPolicy Local, as the subject and as what the proxies become.
+func TestUserspaceModeServesClusterOnly(t *testing.T) {
+	for _, c := range []struct {
+		scenario, subject, to, policy string
+		allowed                       bool
+	}{
+		{"rollout", "kube-proxy@v1.25.3/userspace", "", "Cluster", true},
+		{"rollout", "kube-proxy@v1.25.3/userspace", "", "Local", false},
+		{"rollout", "kube-proxy@v1.25.3/iptables", "", "Local", true},
+		{"upgrade", "kube-proxy@v1.25.3/iptables", "kube-proxy@v1.25.3/userspace", "Cluster", true},
+		{"upgrade", "kube-proxy@v1.25.3/iptables", "kube-proxy@v1.25.3/userspace", "Local", false},
+	} {
+		o := Options{Scenario: c.scenario, Set: map[string]string{"trafficPolicy": c.policy}, LabOptions: site.LabOptions{Subject: c.subject, Cache: t.TempDir()}}
+		if c.to != "" {
+			o.Set["to"] = c.to
+		}
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := o.plan(); (err == nil) != c.allowed || err != nil && !SubjectLacks(err) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }

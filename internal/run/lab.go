@@ -51,6 +51,9 @@ func Lab(ctx context.Context, o Options, s Standing) error {
 	}
 	plan := guest.Plan{Scenario: o.Scenario, Parameters: params, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, DaemonSet: set,
 		ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate, Kernel: guest.KernelHost}
+	if err := plan.CheckHost(); err != nil {
+		return UsageError{Reason: err}
+	}
 	return site.HoldLab(ctx, o.call(), o.LabOptions, plan, spec, s.File, s.Up)
 }
 

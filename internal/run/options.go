@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/hitless/hitless/analysis/budget"
 	"github.com/hitless/hitless/internal/cache"
@@ -52,6 +53,7 @@ type Options struct {
 	key    ed25519.PrivateKey // of Sign
 	budget *budget.File       // of Budget
 	entry  string             // id of the museum entry whose timeline runs; empty for none
+	length time.Duration      // from the baseline on; 0 where it is not known
 }
 
 // The results and errors of runs are those of sites.
@@ -103,6 +105,21 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return result, err
 	}
 	return result, writeOpenMetrics(result.Dir)
+}
+
+// PackGuest gets and packs all that a run in a VM needs, and boots nothing.
+func PackGuest(ctx context.Context, o Options) (site.PackedGuest, error) {
+	defer o.report(progress.Event{Kind: progress.End})
+	o.Kernel, o.Live = "vm", nil
+	s, err := o.resolve(ctx)
+	if err != nil {
+		return site.PackedGuest{}, err
+	}
+	guest, is := s.(*site.VM)
+	if !is {
+		return site.PackedGuest{}, usagef("these options give no run in a VM")
+	}
+	return guest.Pack(ctx)
 }
 
 // Check checks options without a run. Every error is a UsageError; scenarios.Lacking tells what the site lacks.
@@ -178,7 +195,7 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 
 // call is what the site needs to know of the options.
 func (o *Options) call() site.Call {
-	c := site.Call{Scenario: o.Scenario, Set: o.Set, Seed: o.Seed, Rate: o.Rate, Out: o.Out, Program: o.Program, DefaultNodes: 3, Progress: o.Progress, Sign: o.key,
+	c := site.Call{Scenario: o.Scenario, Set: o.Set, Seed: o.Seed, Rate: o.Rate, Out: o.Out, Program: o.Program, DefaultNodes: 3, Length: o.length, Progress: o.Progress, Sign: o.key,
 		Verb: []string{"hitless run", o.Scenario}}
 	if o.budget != nil {
 		c.Budget = o.budget.Budget
@@ -226,6 +243,7 @@ func (o *Options) report(e progress.Event) {
 
 // expectEnd adds the planned end of the run to the events with which its phases begin.
 func (o *Options) expectEnd(s scenarios.Scenario, p scenarios.Params, nodes int) {
+	o.length = s.Length(p, nodes)
 	report := o.Progress
 	if report == nil {
 		return

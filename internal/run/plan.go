@@ -22,9 +22,12 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err != nil {
 		return guest.Plan{}, spec, UsageError{Reason: err}
 	}
-	p := guest.Plan{Scenario: o.Scenario, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate, Capture: o.Capture}
+	p := guest.Plan{Scenario: o.Scenario, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate, Capture: o.Capture, Loop: o.Loop}
 	if err := o.checkNumbers(); err != nil {
 		return p, spec, err
+	}
+	if err := p.CheckSubject(guest.Offers(o.ControlPlane, o.Kernel)); err != nil {
+		return p, spec, UsageError{Reason: err}
 	}
 	if guest.Unjudged(o.Scenario) {
 		p.Parameters = o.Set
@@ -57,7 +60,7 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err := s.CheckRate(params, o.Rate, o.Nodes); err != nil {
 		return p, spec, UsageError{Reason: err}
 	}
-	if err := o.checkCapture(params); err != nil {
+	if err := o.checkJudges(params); err != nil {
 		return p, spec, err
 	}
 	if err := o.checkRoom(params); err != nil {
@@ -65,6 +68,11 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	}
 	if err := spec.CheckFamily(params.Family()); err != nil {
 		return p, spec, UsageError{Reason: err}
+	}
+	if scenarios.TrafficPolicy.In(params) {
+		if err := spec.CheckPolicy(scenarios.TrafficPolicy.Of(params)); err != nil {
+			return p, spec, UsageError{Reason: err}
+		}
 	}
 	o.expectEnd(s, params, o.Nodes)
 	p.Next, err = o.next(params, spec)
@@ -125,6 +133,11 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	}
 	if err := next.CheckFamily(params.Family()); err != nil {
 		return nil, UsageError{Reason: fmt.Errorf("--set to=%s: %w", to, err)}
+	}
+	if scenarios.TrafficPolicy.In(params) {
+		if err := next.CheckPolicy(scenarios.TrafficPolicy.Of(params)); err != nil {
+			return nil, UsageError{Reason: fmt.Errorf("--set to=%s: %w", to, err)}
+		}
 	}
 	fallback, given := o.settings()[scenarios.TerminatingFallback.Key]
 	if !given {
@@ -187,10 +200,15 @@ func (o *Options) resolvedLab(plan guest.Plan) site.LabOptions {
 	return l
 }
 
-// checkCapture refuses a capture of a client that is not in the network between client and nodes.
-func (o *Options) checkCapture(params scenarios.Params) error {
-	if place := cmp.Or(scenarios.ClientPlace.Of(params), scenarios.Outside); o.Capture && place != scenarios.Outside {
+// checkJudges refuses a capture or a loop of a client that is not in the network between client and nodes.
+func (o *Options) checkJudges(params scenarios.Params) error {
+	place := cmp.Or(scenarios.ClientPlace.Of(params), scenarios.Outside)
+	switch {
+	case place == scenarios.Outside:
+	case o.Capture:
 		return usagef("--capture records the packets of a client outside of the cluster, and --set client=%s is another place; leave one of them out", place)
+	case o.Loop:
+		return usagef("--loop makes requests from outside of the cluster, and --set client=%s is another place; leave one of them out", place)
 	}
 	return nil
 }

@@ -47,10 +47,7 @@ func Subjects(ctx context.Context) ([]Testable, []BuiltProxy, error) {
 	return m.subjects()
 }
 
-var (
-	vmNeeds    = requirementsOf(vm.QEMU, "apt-get", "dpkg-deb")
-	proxyNeeds = requirementsOf("xtables-nft-multi", "ipset", "conntrack", "nft")
-)
+var vmNeeds = requirementsOf(vm.QEMU, "apt-get")
 
 // missing names the missing programs and the command that installs them; it is empty if nothing is missing.
 func (m machine) missing(needs []requirement) string {
@@ -80,7 +77,7 @@ func (m machine) subjects() ([]Testable, []BuiltProxy, error) {
 	}
 	const ipvs = "IPVS is the guest kernel's; this machine's own kernel need not have it"
 	all := []Testable{row("bundled", "this program", lab, "the IPVS proxier that comes with hitless; "+ipvs)}
-	proxy := cmp.Or(lab, m.missing(proxyNeeds))
+	proxy := lab
 	if proxy == "" && len(targets) == 0 && !m.has("go") {
 		proxy = "no kube-proxy is built, and go, which builds them, is missing; install Go 1.26 or later, or use --programs released"
 	}

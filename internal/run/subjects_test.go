@@ -30,7 +30,6 @@ func TestSubjectsSayWhatIsMissing(t *testing.T) {
 	}{
 		"nothing":       {without(nil), nil, ""},
 		"qemu":          {without([]string{"qemu-system-x86_64"}), []string{bundled, proxy, described}, "apt-get install qemu-system-x86"},
-		"ipset and nft": {without([]string{"ipset", "nft"}), []string{proxy}, "apt-get install ipset nftables"},
 		"go":            {without([]string{"go"}), []string{proxy}, "Go 1.26"},
 		"go, but built": {without([]string{"go"}, "v1.26.0"), nil, ""},
 	} {

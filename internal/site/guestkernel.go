@@ -51,6 +51,7 @@ func CheckGuestKernel(ctx context.Context, s Site) error {
 // labFeatures are what every lab needs of its kernel.
 var labFeatures = []vm.Feature{
 	{Name: "nodes in network namespaces", Modules: []string{"veth", "bridge"}},
+	{Name: "a control group for each node", Since: "5.7"}, // CLONE_INTO_CGROUP
 	{Name: "connection tracking", Modules: []string{"nf_conntrack", "nf_conntrack_netlink"}},
 	{Name: "NAT and the load balancer, by nftables", Modules: []string{"nf_tables", "nft_ct", "nf_nat", "nft_chain_nat", "nft_nat", "nft_masq", "nft_hash"}},
 }
@@ -72,7 +73,7 @@ var (
 // nftablesCheck is the first minor of kube-proxy whose mode nftables refuses kernels before 5.13.
 const nftablesCheck = 33
 
-// features are what the run needs of its kernel. What a described proxy needs is known by its mode only.
+// features are what the run needs of its kernel. What a described proxy needs is known by its mode and its modules.
 func (l *lab) features() ([]vm.Feature, error) {
 	all := slices.Clone(labFeatures)
 	if !l.plan.NeedsSubjects() {
@@ -84,6 +85,9 @@ func (l *lab) features() ([]vm.Feature, error) {
 	}
 	for _, p := range proxies {
 		all = append(all, featuresOf(p)...)
+	}
+	if e := l.plan.Exec; e != nil && len(e.Modules) > 0 {
+		all = append(all, vm.Feature{Name: "modules: of " + filepath.Base(e.Pack.Source), Modules: e.Modules})
 	}
 	for _, family := range scenarios.Params(l.plan.Parameters).Family().Each() {
 		all = append(all, vm.Feature{Name: "refused connections over " + family.API(), Modules: []string{"nft_reject_" + string(family)}})

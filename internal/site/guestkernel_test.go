@@ -1,11 +1,13 @@
 package site
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/vm"
 )
 
 // The needed kernel features are those of all proxies of a run, including the proxies that a scenario changes to.
@@ -53,5 +55,26 @@ func TestFeaturesOfRuns(t *testing.T) {
 				t.Errorf("%s to %q with %s needs %s", c.subject, c.next, c.family, name)
 			}
 		}
+	}
+}
+
+// The modules of a subject's file are loaded by the guest, and a kernel that lacks one is refused with its name.
+func TestModulesOfADescribedProxy(t *testing.T) {
+	dir := describe(t, map[string]string{"proxy": "#!/bin/sh\n", "subject.yaml": "program: proxy\n" + ready + "modules: [cls-bpf, no_such_module]\n"})
+	spec, err := subject.Parse("exec:" + filepath.Join(dir, "subject.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{plan: guest.Plan{Scenario: "rollout", Exec: spec.Exec}, spec: spec}
+	if got := l.plan.Modules(); !slices.Equal(got, []string{"cls_bpf", "no_such_module"}) {
+		t.Errorf("the guest loads %v", got)
+	}
+	features, err := l.features()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking, err := vm.Kernel{}.Lacks(features[len(features)-2:])
+	if err != nil || !slices.Contains(lacking, "modules: of subject.yaml: modules cls_bpf, no_such_module") {
+		t.Errorf("%v, a kernel without modules lacks %q", err, lacking)
 	}
 }

@@ -122,7 +122,9 @@ type hostFacts struct {
 	CPU         int            `json:"cpu"`
 	QEMU        []string       `json:"qemu"`
 	Kernel      string         `json:"kernelPackage"`
-	Programs    []programFacts `json:"programs,omitempty"` // of upstream, in the guest
+	Packed      []string       `json:"packedSha256,omitempty"` // of a VM: of the files that boot, and of the others
+	Tools       []string       `json:"toolPackages,omitempty"` // of Debian, in the guest: NAME_VERSION
+	Programs    []programFacts `json:"programs,omitempty"`     // of upstream, in the guest
 	Notes       []string       `json:"notes"`
 }
 

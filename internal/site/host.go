@@ -6,13 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/host"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
 )
@@ -25,7 +29,14 @@ type Host struct {
 
 // Prepare collects the files of the guest.
 func (h *Host) Prepare(ctx context.Context) error {
-	img, data, err := h.prepare(ctx)
+	if err := h.prepare(); err != nil {
+		return err
+	}
+	img, err := h.image(ctx)
+	if err != nil {
+		return err
+	}
+	data, err := h.plan.Marshal()
 	if err != nil {
 		return err
 	}
@@ -60,9 +71,53 @@ var hostInit = []string{"guest", "init"}
 
 func onHost(l *lab) Site { return &Host{lab: l} }
 
+// tryHost tests whether this machine's kernel can run the lab.
+func (l *lab) tryHost(ctx context.Context) error {
+	if err := l.checkHostModules(); err != nil {
+		return err
+	}
+	return TryHost(ctx, l.Program, l.hostNeeds(), l.fetchTools)
+}
+
+// hostNeeds returns what the subject needs of the kernel: its mode, if it is one of HostModes. Other proxies name their modes
+// freely.
+func (l *lab) hostNeeds() string {
+	if l.plan.NeedsSubjects() && slices.Contains(HostModes, l.spec.Mode) {
+		return l.spec.Mode
+	}
+	return ""
+}
+
+// checkHostModules returns an error that names the modules of the subject's file that this machine's kernel has neither loaded nor built
+// in: a lab on the host loads none. A kernel without a list of what it has built in is not checked.
+func (l *lab) checkHostModules() error {
+	if l.plan.Exec == nil {
+		return nil
+	}
+	builtin, err := vm.HostBuiltin()
+	if err != nil {
+		return nil
+	}
+	var missing []string
+	for _, name := range l.plan.Exec.Modules {
+		if _, err := os.Stat(filepath.Join(loadedModules, name)); err != nil && !builtin[name] {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("this machine's kernel has not loaded %s, which modules: of %s names; `modprobe -a %s` as root loads it",
+		strings.Join(missing, ", "), filepath.Base(l.plan.Exec.Pack.Source), strings.Join(missing, " "))
+}
+
+// loadedModules is the kernel's folder with the modules that are loaded.
+const loadedModules = "/sys/module"
+
 // TryHost tests whether namespaces of this machine's kernel support what is needed (see guest.TryScenario). program is the file of
-// hitless. The test takes less than a second and leaves nothing behind.
-func TryHost(ctx context.Context, program, need string) error {
+// hitless, and get returns the tools that the test of iptables and of nftables needs. The test takes less than a second and leaves nothing
+// behind.
+func TryHost(ctx context.Context, program, need string, get func(context.Context) (tools.Set, error)) error {
 	plan, err := guest.Plan{Scenario: guest.TryScenario, Kernel: guest.KernelHost, Parameters: map[string]string{"need": need}}.Marshal()
 	if err != nil {
 		return err
@@ -71,13 +126,17 @@ func TryHost(ctx context.Context, program, need string) error {
 	if err := addHitless(img, program, ""); err != nil {
 		return err
 	}
+	p := &packer{img: img, fetch: get}
 	switch need {
 	case "iptables":
-		err = addIptables(img)
+		err = p.addIptables(ctx)
 	case "nftables":
-		err = addTool(img, "/usr/sbin/nft", "nftables")
+		err = p.addTools(ctx, "nft")
 	}
 	if err != nil {
+		return err
+	}
+	if err := p.addLibraries(); err != nil {
 		return err
 	}
 	outcome, err := host.Run(ctx, host.Job{Program: program, Args: hostInit, Files: img.Files(), Plan: plan, Deadline: 30 * time.Second})

@@ -3,11 +3,12 @@ package site
 import (
 	"cmp"
 	"context"
-	"os"
+	"fmt"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
@@ -37,7 +38,10 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 			targets = append(targets, t)
 		}
 	}
-	builder := &build.Builder{Cache: filepath.Join(l.Cache, "build"), Prebuilt: l.Binaries, Programs: l.Programs, Progress: l.building}
+	builder := &build.Builder{Cache: filepath.Join(l.Cache, "build"), Prebuilt: l.Binaries, Programs: l.Programs, Progress: Building(l.Progress)}
+	if err := l.expect(ctx, builder, targets); err != nil {
+		return UsageError{Reason: err}
+	}
 	binaries, err := builder.Build(ctx, targets...)
 	if err != nil {
 		return UsageError{Reason: err}
@@ -55,30 +59,85 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 			return err
 		}
 	}
+	p := l.packer(img)
 	if scenarios.BalancerKind.Of(plan.Parameters) == scenarios.HAProxy {
-		if err := addTool(img, "/usr/sbin/haproxy", "haproxy"); err != nil {
+		if err := p.addTools(ctx, "haproxy"); err != nil {
+			return err
+		}
+	}
+	if plan.Loop {
+		if err := p.addNamedTool(ctx, "curl"); err != nil {
 			return err
 		}
 	}
 	scenario, _ := scenarios.Find(plan.Scenario, plan.Offers()) // a benchmark has no scenario, and needs no tools for one
 	if slices.Contains(scenario.Needs(plan.Parameters), scenarios.NodeCommands) || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == "kube-proxy" }) {
-		if err := AddTools(img); err != nil {
+		if err := p.addProxyTools(ctx); err != nil {
 			return err
 		}
 	}
 	if spec.Exec != nil {
-		return addExec(img, spec.Exec)
+		if err := p.addExec(ctx, spec.Exec); err != nil {
+			return err
+		}
 	}
+	l.tools = p.set
+	return p.addLibraries()
+}
+
+// Building returns a function that reports the steps of builds and of downloads as events; report may be nil.
+func Building(report func(progress.Event)) func(build.Step) {
+	if report == nil {
+		return nil
+	}
+	return func(s build.Step) {
+		e := progress.Event{Kind: progress.Message, Text: s.Text}
+		if s.Bytes > 0 || s.Total > 0 {
+			e.Kind, e.Transfer = progress.Download, progress.Transfer{Bytes: s.Bytes, Total: s.Total, Left: s.Left}
+		}
+		report(e)
+	}
+}
+
+// expect reports how long the run will take, and why, if programs are to be built or downloaded first. The error is that of the builder.
+func (l *lab) expect(ctx context.Context, b *build.Builder, targets []build.Target) error {
+	e, err := b.Expect(ctx, targets...)
+	if err != nil || len(e.Missing) == 0 {
+		return err
+	}
+	text := TargetNames(e.Missing) + " are not in the cache: "
+	if len(e.Missing) == 1 {
+		text = TargetNames(e.Missing) + " is not in the cache: "
+	}
+	if e.Takes > 0 {
+		text += fmt.Sprintf("the build takes about %s once, if this machine does nothing else (--programs released downloads instead)", About(e.Takes))
+	} else {
+		text += "it is downloaded once"
+	}
+	if l.Length > 0 {
+		text += fmt.Sprintf("; the run after that about %s", About(l.Length+bootTakes))
+	}
+	l.message(text)
 	return nil
 }
 
-// building reports a step of a build or of a download.
-func (c Call) building(s build.Step) {
-	e := progress.Event{Kind: progress.Message, Text: s.Text}
-	if s.Bytes > 0 || s.Total > 0 {
-		e.Kind, e.Transfer = progress.Download, progress.Transfer{Bytes: s.Bytes, Total: s.Total, Left: s.Left}
+// bootTakes is about the time until a guest that boots has its control plane.
+const bootTakes = 30 * time.Second
+
+// About is a length of time as text, rounded to 10 s.
+func About(d time.Duration) string { return max(d.Round(10*time.Second), 10*time.Second).String() }
+
+// TargetNames are targets as text; those of one version share it.
+func TargetNames(targets []build.Target) string {
+	var names []string
+	for i, t := range targets {
+		name := t.Name
+		if i+1 == len(targets) || targets[i+1].Version != t.Version {
+			name = t.String()
+		}
+		names = append(names, name)
 	}
-	c.report(e)
+	return strings.Join(names, ", ")
 }
 
 // proxies are the subject and all other proxies of the plan. Every error is a UsageError.
@@ -114,57 +173,3 @@ func checkFlags(ctx context.Context, proxies []subject.Spec, binaries []build.Bi
 
 // proxyTarget is the build target of a kube-proxy.
 func proxyTarget(p subject.Spec) build.Target { return build.Target{Name: p.Name, Version: p.Version} }
-
-func addTool(img *vm.Image, path, packageName string) error {
-	if _, err := os.Stat(path); err != nil {
-		return Usagef("this run needs %s, which is not installed; `apt-get install %s` installs it", filepath.Base(path), packageName)
-	}
-	return img.AddProgram(path, path)
-}
-
-// AddTools adds the programs that kube-proxy calls to the image. The error names a program that is not installed.
-func AddTools(img *vm.Image) error {
-	for _, t := range []struct{ path, packageName string }{
-		{"/usr/sbin/ipset", "ipset"}, {"/usr/sbin/conntrack", "conntrack"}, {"/usr/sbin/nft", "nftables"},
-		{"/usr/bin/cut", "coreutils"}, // 1.11 to 1.15 read /proc/modules with it, and leave IPVS mode without it
-	} {
-		if err := addTool(img, t.path, t.packageName); err != nil {
-			return err
-		}
-	}
-	// The modules are loaded already. Without modprobe kube-proxy assumes a kernel without IPVS, and leaves its table behind when its
-	// mode changes.
-	if err := img.AddProgram("/usr/sbin/modprobe", "/usr/bin/true"); err != nil {
-		return err
-	}
-	img.Text("/etc/protocols", "icmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6-icmp 58 IPv6-ICMP\nsctp 132 SCTP\n") // for ipset
-	return addIptables(img)
-}
-
-// addIptables adds iptables with its other names and with its extensions, which it loads at run time.
-func addIptables(img *vm.Image) error {
-	if err := addTool(img, "/usr/sbin/xtables-nft-multi", "iptables"); err != nil {
-		return err
-	}
-	for _, name := range []string{"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore",
-		"iptables-nft-save", "iptables-nft-restore"} {
-		img.Link("/usr/sbin/"+name, "xtables-nft-multi")
-	}
-	extensions, err := filepath.Glob("/usr/lib/" + gnuTriplet() + "/xtables/*.so")
-	if err != nil || len(extensions) == 0 {
-		return Usagef("the extensions of iptables are not in the folder of Debian; `apt-get install iptables` installs them")
-	}
-	for _, file := range extensions {
-		if err := img.AddProgram(file, file); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func gnuTriplet() string {
-	if runtime.GOARCH == "arm64" {
-		return "aarch64-linux-gnu"
-	}
-	return "x86_64-linux-gnu"
-}

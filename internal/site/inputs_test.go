@@ -13,16 +13,17 @@ import (
 // The content of kernel and first files is part of the inputs and of a snapshot's key, whatever their names are.
 func TestInputsAreTheBytesThatBoot(t *testing.T) {
 	kernel, packed := vm.Kernel{Package: "linux_1", Image: "vmlinuz", Sha256: "aa"}, vm.Packed{File: "lab.cpio", Sha256: "bb"}
-	digest := func(k vm.Kernel, p vm.Packed, mb int) string {
-		return snapshotKey(bootInputs(vm.Boot{Kernel: k, MemoryMB: mb}, p, 512<<20, "QEMU 7.2")...)
+	digest := func(k vm.Kernel, p vm.Packed, mb int, qemu string) string {
+		return snapshotKey(bootInputs(vm.Boot{Kernel: k, MemoryMB: mb}, p, 512<<20, qemu)...)
 	}
-	whole, renamed := digest(kernel, packed, 2048), kernel
-	if renamed.Image = "elsewhere"; digest(renamed, packed, 2048) != whole {
+	whole, renamed := digest(kernel, packed, 2048, "QEMU 7.2"), kernel
+	if renamed.Image = "elsewhere"; digest(renamed, packed, 2048, "QEMU 7.2") != whole {
 		t.Error("the path of the kernel is an input")
 	}
 	otherKernel, otherPacked := kernel, packed
 	otherKernel.Sha256, otherPacked.Sha256 = "ab", "bc"
-	for name, got := range map[string]string{"kernel": digest(otherKernel, packed, 2048), "first files": digest(kernel, otherPacked, 2048), "memory": digest(kernel, packed, 4096)} {
+	for name, got := range map[string]string{"kernel": digest(otherKernel, packed, 2048, "QEMU 7.2"), "first files": digest(kernel, otherPacked, 2048, "QEMU 7.2"),
+		"memory": digest(kernel, packed, 4096, "QEMU 7.2"), "QEMU": digest(kernel, packed, 2048, "QEMU 10.0")} {
 		if got == whole {
 			t.Errorf("another %s gives the same inputs", name)
 		}

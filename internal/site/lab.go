@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
@@ -36,6 +36,8 @@ type LabOptions struct {
 	StopAt time.Duration
 	// Capture records the packets that open, close, refuse and reject connections, beside the history, in record.CaptureFile.
 	Capture bool
+	// Loop runs curl once a second beside the lanes, and writes its requests beside the history, in record.LoopFile.
+	Loop bool
 	// Cold boots the guest, instead of resuming a snapshot. The history is the same.
 	Cold     bool
 	MemoryMB int           // of the VM; 0 for what the control plane needs
@@ -55,7 +57,9 @@ type lab struct {
 	inputs        string // digest
 	program       string // digest of hitless
 	programs      []programFacts
+	tools         *tools.Set // nil if the guest has none
 	notes         []string
+	packed        []string    // SHA-256 of the packed files of a VM: those that boot, and the others
 	outcome       *vm.Outcome // nil until the guest has ended
 }
 
@@ -85,7 +89,7 @@ func (l *lab) chooseKernel(ctx context.Context) error {
 	}
 	err := l.plan.CheckHost()
 	if err == nil {
-		err = TryHost(ctx, l.Program, l.hostNeeds())
+		err = l.tryHost(ctx)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -99,15 +103,6 @@ func (l *lab) chooseKernel(ctx context.Context) error {
 		l.message("taking a VM, because the host cannot run the lab: " + err.Error())
 	}
 	return nil
-}
-
-// hostNeeds returns what the subject needs of the kernel: its mode, if it is one of HostModes. Other proxies name their modes
-// freely.
-func (l *lab) hostNeeds() string {
-	if l.plan.NeedsSubjects() && slices.Contains(HostModes, l.spec.Mode) {
-		return l.spec.Mode
-	}
-	return ""
 }
 
 // HostModes are the modes of proxies whose needs TryHost can check.
@@ -124,28 +119,27 @@ func (l *lab) checkStop() error {
 	return nil
 }
 
-// prepare checks this machine, makes the folder, and starts an image with the programs of the plan. data is the plan.
-func (l *lab) prepare(ctx context.Context) (img *vm.Image, data []byte, err error) {
+// prepare makes the folder and checks this machine.
+func (l *lab) prepare() error {
 	if err := l.claim(l.LabOptions.Command(l.Call)); err != nil {
-		return nil, nil, err
+		return err
 	}
-	if err := l.checkMachine(); err != nil {
-		return nil, nil, err
-	}
+	return l.checkMachine()
+}
+
+// image is an image with the programs of the plan.
+func (l *lab) image(ctx context.Context) (img *vm.Image, err error) {
 	img = vm.NewImage()
 	if l.program, err = l.programSha256(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := addHitless(img, l.Program, l.program); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if l.plan.NeedsSubjects() {
-		if err := l.addPrograms(ctx, img); err != nil {
-			return nil, nil, err
-		}
+		return img, l.addPrograms(ctx, img)
 	}
-	data, err = l.plan.Marshal()
-	return img, data, err
+	return img, nil
 }
 
 // guestPrefix begins the lines of a console that package vm writes about the guest.
@@ -250,6 +244,9 @@ func (o LabOptions) Words(c Call) []string {
 	if o.Capture {
 		words = append(words, "--capture")
 	}
+	if o.Loop {
+		words = append(words, "--loop")
+	}
 	return append(append(words, c.nodesOption(o.Nodes)...), c.Options...)
 }
 
@@ -264,7 +261,7 @@ func (l *lab) header() record.Run {
 		Kernel: l.kernel, Clock: l.clock,
 		Subject:      record.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode, Flags: l.spec.Flags},
 		ControlPlane: l.plan.ControlPlane, Nodes: NodeNames(l.plan.Nodes), InputsSha256: l.inputs, ProgramSha256: l.program, Command: l.LabOptions.Command(l.Call),
-		Budget: l.Budget, Programs: l.plan.Programs,
+		Budget: l.Budget, Programs: l.plan.Programs, Tools: l.replacedTools(),
 	}
 }
 
@@ -281,7 +278,23 @@ func NodeNames(n int) []string {
 func (l *lab) writeHost(outcome *vm.Outcome) error {
 	started := time.Now().Add(-outcome.Wall).UTC().Format(time.RFC3339)
 	return writeJSON(filepath.Join(l.dir(), "host.json"), hostFacts{Command: os.Args, Repeat: l.Repeat(l.Call), Out: l.Out, Started: started, WallSeconds: outcome.Wall.Seconds(),
-		CPUSeconds: outcome.CPUTime.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args, Kernel: l.kernelPackage, Programs: l.programs, Notes: l.notes})
+		CPUSeconds: outcome.CPUTime.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args, Kernel: l.kernelPackage, Packed: l.packed, Tools: l.toolPackages(), Programs: l.programs, Notes: l.notes})
+}
+
+// toolPackages are the packages of the guest's tools; none if the guest has no tools.
+func (l *lab) toolPackages() []string {
+	if l.tools == nil {
+		return nil
+	}
+	return l.tools.Packages
+}
+
+// replacedTools are the packages of the guest's tools that are not the pinned ones.
+func (l *lab) replacedTools() string {
+	if l.tools == nil {
+		return ""
+	}
+	return strings.Join(l.tools.Replaced, ", ")
 }
 
 // checkpoint stores the record of a running guest. A run whose checkpoint cannot be stored goes on.

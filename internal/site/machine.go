@@ -5,11 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/memory"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -51,7 +50,7 @@ func (l *lab) checkMachine() error {
 	} else if _, err := exec.LookPath(vm.QEMU); err != nil {
 		return Usagef("%s is not installed; `apt-get install qemu-system-x86` installs it", vm.QEMU)
 	}
-	if err := l.checkMemory(AvailableMB(), need); err != nil {
+	if err := l.checkMemory(memory.AvailableMB(), need); err != nil {
 		return err
 	}
 	return checkDisk(l.Out, l.Cache)
@@ -67,20 +66,6 @@ func (l *lab) checkMemory(available, need int) error {
 		why = fmt.Sprintf(", %d MB of them for the %d objects of the timeline", mb, l.plan.Objects)
 	}
 	return Usagef("%d MB of memory are available; a lab with the %s control plane needs %d MB%s", available, l.ControlPlane, need, why)
-}
-
-// AvailableMB is MemAvailable of /proc/meminfo (proc(5)) in MB; 1 TB if it cannot be read.
-func AvailableMB() int {
-	data, _ := os.ReadFile("/proc/meminfo")
-	for line := range strings.Lines(string(data)) {
-		if rest, is := strings.CutPrefix(line, "MemAvailable:"); is {
-			kb, err := strconv.Atoi(strings.Fields(rest)[0])
-			if err == nil {
-				return kb >> 10
-			}
-		}
-	}
-	return 1 << 20
 }
 
 // diskMB is the space that a run needs, in MB: for the guest's memory region, its history and the packed files in the cache.
@@ -103,15 +88,16 @@ func checkDisk(out, cacheDir string) error {
 type Place struct {
 	Dir    string
 	Change string // names another one
+	NeedMB int64  // 0 for what a run needs
 }
 
 // Places are the folders in which a run needs space.
 func Places(out, cacheDir string) []Place {
-	return []Place{{out, "--out"}, {os.TempDir(), "TMPDIR"}, {cacheDir, "HITLESS_CACHE"}}
+	return []Place{{Dir: out, Change: "--out"}, {Dir: os.TempDir(), Change: "TMPDIR"}, {Dir: cacheDir, Change: "HITLESS_CACHE"}}
 }
 
 // Free is the free space of a place in MB. A folder that does not exist has that of the one above. The UsageError says that there is too
-// little for a run.
+// little, or that this user cannot write there.
 func (p Place) Free() (mb int64, err error) {
 	dir, err := filepath.Abs(p.Dir)
 	if err != nil {
@@ -127,8 +113,15 @@ func (p Place) Free() (mb int64, err error) {
 	if err != nil {
 		return 0, Usagef("%w; name another place with %s", err, p.Change)
 	}
-	if free >>= 20; free < diskMB {
-		return free, Usagef("%s has %d MB free, a run needs %d MB; free some, or name another place with %s", p.Dir, free, diskMB, p.Change)
+	need, what := int64(diskMB), "a run needs"
+	if p.NeedMB > 0 {
+		need, what = p.NeedMB, "the build of the real control plane needs"
+	}
+	if free >>= 20; free < need {
+		return free, Usagef("%s has %d MB free, %s %d MB; free some, or name another place with %s", p.Dir, free, what, need, p.Change)
+	}
+	if err := cache.Writable(dir); err != nil {
+		return free, Usagef("%s cannot be written by this user (%s: %w); allow that, or name another place with %s", p.Dir, dir, err, p.Change)
 	}
 	return free, nil
 }

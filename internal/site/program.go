@@ -2,14 +2,13 @@ package site
 
 import (
 	"context"
-	"debug/elf"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -55,12 +54,11 @@ func addHitless(img *vm.Image, program, sum string) error {
 
 // checkStatic refuses a program that needs a loader: a guest has none, and its kernel would panic without a first program.
 func checkStatic(program string) error {
-	f, err := elf.Open(program)
+	dynamic, err := tools.Dynamic(program)
 	if err != nil {
-		return Usagef("reading the program of hitless %s: %w", program, err)
+		return Usagef("reading the program of hitless: %w", err)
 	}
-	defer f.Close()
-	if slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+	if dynamic {
 		return Usagef("the program of hitless %s is linked dynamically, and a lab has neither its loader nor its libraries; build it with `make build`, or with CGO_ENABLED=0", program)
 	}
 	return nil

@@ -61,6 +61,9 @@ type Call struct {
 	Options      []string // --rate and --set of that command, where they are not the defaults
 	DefaultNodes int      // number of nodes that the command leaves out
 
+	// Length is about how long the run takes by its own clock, from the baseline on; 0 where that is not known.
+	Length time.Duration
+
 	Progress func(progress.Event) // may be nil
 
 	Budget record.Budget // that the run is judged by; it is part of the record

@@ -32,7 +32,7 @@ func HoldLab(ctx context.Context, c Call, o LabOptions, plan guest.Plan, spec su
 	}
 	l := &lab{Call: c, LabOptions: o, plan: plan, spec: spec}
 	l.plan.Kernel, l.Kernel = guest.KernelHost, "host"
-	if err := TryHost(ctx, l.Program, l.hostNeeds()); err != nil {
+	if err := TryHost(ctx, l.Program, l.hostNeeds(), l.fetchTools); err != nil {
 		return Usagef("a lab of %s on this machine's kernel: %w", spec, err)
 	}
 	if err := l.checkMachine(); err != nil {

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -30,7 +31,14 @@ func (v *VM) Prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	img, data, err := v.prepare(ctx)
+	if err := v.prepare(); err != nil {
+		return err
+	}
+	packed, err := v.Pack(ctx)
+	if err != nil {
+		return err
+	}
+	data, err := v.plan.Marshal()
 	if err != nil {
 		return err
 	}
@@ -38,29 +46,14 @@ func (v *VM) Prepare(ctx context.Context) error {
 	if v.Clock == "real" {
 		v.clock = "real"
 	}
-	kernel, err := v.guestKernel(ctx)
-	if err != nil {
-		return err
-	}
-	v.kernel, v.kernelPackage = record.Kernel{Kind: "vm", Release: kernel.Release, Source: kernel.Source}, kernel.Package
-	initrd, missing, err := vm.BootImage(img, kernel, guest.Program, slices.Concat(vm.Modules, v.plan.Modules())...)
-	if err != nil {
-		return UsageError{Reason: err}
-	}
-	v.notes = append(v.notes, "modules that this kernel lacks or has built in: "+strings.Join(missing, " "))
-	first, err := v.pack(ctx, initrd)
-	if err != nil {
-		return err
-	}
-	files, err := v.pack(ctx, img)
-	if err != nil {
-		return err
-	}
 	base, err := v.plan.Base().Marshal()
 	if err != nil {
 		return err
 	}
-	v.boot = vm.Boot{Kernel: kernel, Initrd: first.File, Files: files.File, Base: base, Plan: data, StopAt: v.StopAt, MemoryMB: v.memoryMB(),
+	first, files := packed.Boot, packed.Files
+	v.kernel, v.kernelPackage = record.Kernel{Kind: "vm", Release: packed.Kernel.Release, Source: packed.Kernel.Source, QEMU: qemuVersion(version)}, packed.Kernel.Package
+	v.packed = []string{first.Sha256, files.Sha256}
+	v.boot = vm.Boot{Kernel: packed.Kernel, Initrd: first.File, Files: files.File, Base: base, Plan: data, StopAt: v.StopAt, MemoryMB: v.memoryMB(),
 		MemoryGroups: v.plan.Scenario == bench.Scenario, RealTime: v.clock == "real", Deadline: v.Deadline}
 	size, err := v.boot.FilesSize()
 	if err != nil {
@@ -81,9 +74,34 @@ func (v *VM) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// pack packs an image into the cache.
-func (v *VM) pack(ctx context.Context, img *vm.Image) (vm.Packed, error) {
-	return img.Pack(ctx, filepath.Join(v.Cache, "initramfs"), v.message)
+// PackedGuest is what a guest boots, in the cache.
+type PackedGuest struct {
+	Kernel      vm.Kernel
+	Boot, Files vm.Packed // the files that boot, and the others
+	Tools       []string  // packages of the guest's tools, as NAME_VERSION
+}
+
+// Pack packs the kernel and the files of the guest. It needs no QEMU and boots nothing.
+func (v *VM) Pack(ctx context.Context) (packed PackedGuest, err error) {
+	img, err := v.image(ctx)
+	if err != nil {
+		return packed, err
+	}
+	if packed.Kernel, err = v.guestKernel(ctx); err != nil {
+		return packed, err
+	}
+	initrd, missing, err := vm.BootImage(img, packed.Kernel, guest.Program, slices.Concat(vm.Modules, v.plan.Modules())...)
+	if err != nil {
+		return packed, UsageError{Reason: err}
+	}
+	v.notes = append(v.notes, "modules that this kernel lacks or has built in: "+strings.Join(missing, " "))
+	dir := filepath.Join(v.Cache, "initramfs")
+	if packed.Boot, err = initrd.Pack(ctx, dir, v.message); err != nil {
+		return packed, err
+	}
+	packed.Files, err = img.Pack(ctx, dir, v.message)
+	packed.Tools = v.toolPackages()
+	return packed, err
 }
 
 // bootInputs are the inputs of a guest up to its first pause: the bytes that boot, and the machine that runs them. size is that of the
@@ -109,6 +127,12 @@ func (v *VM) World(ctx context.Context) (err error) {
 const OldestQEMU = "7.2"
 
 var qemuNumber = regexp.MustCompile(`version (\d+\.\d+)`)
+
+// qemuVersion is the version in the line that QEMU prints.
+func qemuVersion(line string) string {
+	_, version, _ := strings.Cut(line, "version ")
+	return cmp.Or(version, line)
+}
 
 // QEMUVersion is the line in which QEMU tells its version. The UsageError says that QEMU is missing or too old.
 func QEMUVersion(ctx context.Context) (string, error) {

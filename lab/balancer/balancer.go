@@ -7,8 +7,8 @@
 // A Service has an external address of each family that it shares with the lab. Each has its own health checks, at the nodes'
 // addresses of its family, and its own membership.
 //
-// Limits: it adds no finalizer and keeps no state between runs except the status of Services. It ignores session
-// affinity and source ranges, and Services with a loadBalancerClass.
+// Limits: it adds no finalizer and keeps no state between runs except the status of Services. It ignores Services with a
+// loadBalancerClass, and without Config.AsCloud session affinity and source ranges.
 package balancer
 
 import (
@@ -66,6 +66,9 @@ type Config struct {
 	// Flows controls established flows when the membership changes: sticky (default) keeps the node, rehash picks a new
 	// one as plain ECMP does. Passthrough only.
 	Flows string
+	// AsCloud applies sessionAffinity ClientIP, without its timeout, and loadBalancerSourceRanges, as load balancers of
+	// clouds do. Else only the proxies apply them.
+	AsCloud bool
 
 	HAProxy string            // path of the program, default /usr/sbin/haproxy; haproxy only
 	Procs   *procs.Supervisor // haproxy only

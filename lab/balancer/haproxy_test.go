@@ -16,11 +16,14 @@ func TestHAProxyConfiguration(t *testing.T) {
 	for _, c := range []struct {
 		golden    string
 		checkSpec checkSpec
+		requests  requests
 	}{
-		{"testdata/local.cfg", checkSpec{target: TargetHealthCheckNodePort, port: 31000, path: "/"}},
-		{"testdata/nodeport.cfg", checkSpec{target: TargetNodePort, port: 30080}},
+		{"testdata/local.cfg", checkSpec{target: TargetHealthCheckNodePort, port: 31000, path: "/"}, requests{}},
+		{"testdata/nodeport.cfg", checkSpec{target: TargetNodePort, port: 30080}, requests{}},
+		{"testdata/requests.cfg", checkSpec{target: TargetNodePort, port: 30080}, requests{byClient: true, restricted: true,
+			clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("198.51.100.7/32")}}},
 	} {
-		got := haproxyConfig(table{service: "default/web", addr: netip.MustParseAddr("203.0.113.10"), all: nodes, checkSpec: c.checkSpec,
+		got := haproxyConfig(table{service: "default/web", addr: netip.MustParseAddr("203.0.113.10"), all: nodes, checkSpec: c.checkSpec, requests: c.requests,
 			ports: []port{{"TCP", 80, 30080}, {"UDP", 53, 30053}, {"TCP", 81, 0}, {"TCP", 443, 30443}}},
 			Config{Interval: 5 * time.Second, Fall: 3, Rise: 1}, "hitless-balancer-1")
 		want, err := os.ReadFile(c.golden)

@@ -47,9 +47,12 @@ frontend %[1]s-frontend
   default_backend %[1]s-backend
   # reject connections if all backends are down; for a process that is replaced they always are
   tcp-request connection reject if { nbsrv(%[1]s-backend) lt 1 } !{ stopping }
-
+%[5]s
 backend %[1]s-backend
-`, name, netip.AddrPortFrom(t.addr, p.number), p.number, source)
+`, name, netip.AddrPortFrom(t.addr, p.number), p.number, source, t.requests.haproxyAdmission())
+		if t.requests.byClient {
+			b.WriteString("  balance source\n")
+		}
 		check := "check"
 		if t.checkSpec.path != "" {
 			b.WriteString("  option httpchk GET /healthz\n")

@@ -26,6 +26,8 @@ import (
 //	chain NAMESPACE/NAME {                                           # one for each Service
 //	  meta l4proto udp ct mark OUT ct mark set 0                     # sticky only, with UDP, for each removed node
 //	  ct mark != 0 meta mark set ct mark accept                      # sticky only
+//	  ip saddr RANGE meta mark set ADMITTED                          # a restricted Service only, for each range
+//	  meta mark != ADMITTED drop                                     # a restricted Service only
 //	  meta mark set jhash ip saddr . ip daddr . th sport . th dport mod N seed S offset PLACES
 //	  meta mark PLACES meta mark set NODE ct mark set NODE accept    # one for each node; ct mark: sticky only
 //	  …
@@ -170,17 +172,20 @@ func (p *passthrough) writeChain(c *nftables.Conn, chain *nftables.Chain, t tabl
 		}
 		add(join([]expr.Any{takeFlowMark[0], differs(mark(0)...)}, takeFlowMark, []expr.Any{verdictOf(expr.VerdictAccept)})...)
 	}
+	for _, rule := range t.requests.admission(p.header) {
+		add(rule...)
+	}
 	if len(t.nodes) == 0 {
 		add(verdictOf(expr.VerdictDrop))
 		return
 	}
 	setMark := &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: regA}
 	words := p.header.words()
-	add(network(regKey, p.header.source, p.header.size), network(regKey+words, p.header.target, p.header.size),
-		transport(regKey+2*words, portSource, 2), transport(regKey+2*words+1, portDest, 2),
+	key := []expr.Any{network(regKey, p.header.source, p.header.size), network(regKey+words, p.header.target, p.header.size)}
+	add(join(key, t.requests.portsKey(regKey+2*words), []expr.Any{
 		&expr.Hash{SourceRegister: regKey, DestRegister: regA, Length: 2*p.header.size + 8, Modulus: uint32(len(t.nodes)),
 			Seed: p.cfg.Seed, Offset: firstPlace, Type: expr.HashTypeJenkins},
-		setMark)
+		setMark})...)
 	for i, n := range t.nodes {
 		give := []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: regA}, equals(mark(firstPlace + uint32(i))...),
 			&expr.Immediate{Register: regA, Data: mark(uint32(n.number))}, setMark}

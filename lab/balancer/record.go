@@ -98,7 +98,7 @@ type change struct {
 func (b *Balancer) record(s *service, t table, c change) {
 	now := make([]line, len(t.ports))
 	for i, p := range t.ports {
-		now[i] = line{protocol: p.protocol, port: p.number, nodes: names(b.open(s, t, p)), all: names(t.all)}
+		now[i] = line{protocol: p.protocol, port: p.number, nodes: names(b.open(s, t, p)), all: names(t.all), byClient: t.requests.byClient}
 	}
 	for _, old := range s.recorded {
 		kept := slices.ContainsFunc(now, func(l line) bool { return l.protocol == old.protocol && l.port == old.port })
@@ -127,7 +127,8 @@ func (b *Balancer) open(s *service, t table, p port) []node {
 
 func (b *Balancer) recordLine(s *service, l line, c change) {
 	body := record.Membership{Service: s.service, Address: s.addr, Port: l.port, Protocol: strings.ToLower(string(l.protocol)),
-		Nodes: split(l.nodes), All: split(l.all), Policy: b.cfg.Flows, Seed: new(b.cfg.Seed), From: new(c.from), Reloaded: c.reloaded}
+		Nodes: split(l.nodes), All: split(l.all), Policy: b.cfg.Flows, Seed: new(b.cfg.Seed), ByClient: l.byClient,
+		From: new(c.from), Reloaded: c.reloaded}
 	if b.path.checksHealth() {
 		body.Policy, body.Seed = "roundrobin", nil // HAProxy's default; not a function of the five-tuple
 	}

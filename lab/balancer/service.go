@@ -19,6 +19,7 @@ type service struct {
 	uid          types.UID
 	addr         netip.Addr
 	ports        []port
+	requests     requests
 	checkSpec    checkSpec
 	targets      map[string]*target // by node name
 	serverHealth map[serverKey]*health
@@ -37,6 +38,7 @@ type line struct {
 	protocol   corev1.Protocol
 	port       uint16
 	nodes, all string
+	byClient   bool
 }
 
 // target is a node and its health for one service.
@@ -60,6 +62,7 @@ type table struct {
 	ports     []port // in the order of the Service
 	nodes     []node // healthy, sorted by name
 	all       []node // sorted by name
+	requests  requests
 	checkSpec checkSpec
 }
 
@@ -71,7 +74,7 @@ type node struct {
 
 func (t table) equal(o *table) bool {
 	return o != nil && t.addr == o.addr && slices.Equal(t.ports, o.ports) && slices.Equal(t.nodes, o.nodes) &&
-		slices.Equal(t.all, o.all)
+		slices.Equal(t.all, o.all) && t.requests.equal(o.requests)
 }
 
 func (t table) frontend() frontend { return frontend{t.service, record.FamilyOf(t.addr)} }
@@ -193,6 +196,9 @@ func (b *Balancer) update(s *service, svc *corev1.Service) error {
 	for _, p := range svc.Spec.Ports {
 		s.ports = append(s.ports, port{protocol: protocolOf(p), number: uint16(p.Port), nodePort: uint16(p.NodePort)})
 	}
+	if b.cfg.AsCloud {
+		s.requests = requestsOf(svc, s.family)
+	}
 	s.checkSpec = checkSpecFor(svc, b.cfg.CheckTarget, b.cfg.HealthzPort)
 	if err := b.follow(s); err != nil {
 		return err
@@ -272,7 +278,7 @@ func (b *Balancer) follow(s *service) error {
 
 // table returns the desired forwarding of a service.
 func (b *Balancer) table(s *service) table {
-	t := table{service: s.service, addr: s.addr, ports: s.ports, checkSpec: s.checkSpec}
+	t := table{service: s.service, addr: s.addr, ports: s.ports, requests: s.requests, checkSpec: s.checkSpec}
 	for _, name := range slices.Sorted(maps.Keys(s.targets)) {
 		m := b.members[name]
 		n := node{name: name, number: m.Number, addr: m.AddrOf(s.family)}

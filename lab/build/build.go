@@ -16,10 +16,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/mod/module"
@@ -47,8 +49,12 @@ type Builder struct {
 	Prebuilt string
 	// Programs tells whether binaries are built or downloaded; Built when empty. Each has entries of its own in the cache.
 	Programs Programs
-	// Progress, if set, gets each stage, and a step every 10 s during compilation and downloads, in the goroutine that called Build.
+	// Low gives compilations a low priority, for a run that goes on meanwhile.
+	Low bool
+	// Progress, if set, gets each stage, and a step every 10 s during compilation and downloads, one at a time.
 	Progress func(Step)
+
+	reporting sync.Mutex // around Progress
 
 	tool  toolchain     // the go command when nil
 	stall time.Duration // after which a download without a byte ends; stallTime when 0
@@ -83,16 +89,32 @@ func (b *Builder) Build(ctx context.Context, targets ...Target) ([]Binary, error
 	return list, nil
 }
 
-// buildAll adds the binaries of the targets to done, and builds those that are not in the cache.
+// atOnce is how many groups are built at a time: while one is downloaded or linked, the CPUs have the packages of the other.
+const atOnce = 2
+
+// buildAll adds the binaries of the targets to done, and builds those that are not in the cache. The first error ends the other builds.
 func (b *Builder) buildAll(ctx context.Context, d *dataset, s store, targets []Target, done map[Target]Binary) error {
 	groups, err := b.missing(ctx, d, s, targets, done)
 	if err != nil {
 		return err
 	}
-	for _, g := range groups {
-		if err := b.buildGroup(ctx, d, s, g, done); err != nil {
-			return fmt.Errorf("building %s: %w", g, errors.Join(err, g.damage))
-		}
+	made := make([]map[Target]Binary, len(groups))
+	builds, ctx := errgroup.WithContext(ctx)
+	builds.SetLimit(atOnce)
+	for i, g := range groups {
+		made[i] = map[Target]Binary{}
+		builds.Go(func() error {
+			if err := b.buildGroup(ctx, d, s, g, made[i]); err != nil {
+				return fmt.Errorf("building %s: %w", g, errors.Join(err, g.damage))
+			}
+			return nil
+		})
+	}
+	if err := builds.Wait(); err != nil {
+		return err
+	}
+	for _, m := range made {
+		maps.Copy(done, m)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/module"
@@ -61,8 +62,9 @@ func TestBuildGroupsByModuleAndKeepsTheOrder(t *testing.T) {
 	for _, j := range f.jobs {
 		packages = append(packages, j.Packages)
 	}
+	slices.SortFunc(packages, slices.Compare) // both are built at a time
 	wantJobs := [][]string{
-		{"k8s.io/kubernetes/cmd/kube-proxy", "k8s.io/kubernetes/cmd/kube-apiserver"}, {"go.etcd.io/etcd/server/v3"},
+		{"go.etcd.io/etcd/server/v3"}, {"k8s.io/kubernetes/cmd/kube-proxy", "k8s.io/kubernetes/cmd/kube-apiserver"},
 	}
 	if diff := cmp.Diff(wantJobs, packages); diff != "" {
 		t.Error("go builds: ", diff)
@@ -84,7 +86,8 @@ func TestBuildGroupsByModuleAndKeepsTheOrder(t *testing.T) {
 func TestFlagsTellTheVersion(t *testing.T) {
 	f := newFakeGo(t)
 	b, _ := newBuilder(t, f)
-	mustBuild(t, b, proxy, etcd)
+	mustBuild(t, b, proxy)
+	mustBuild(t, b, etcd)
 	for _, part := range []string{
 		"-s -w", "-X k8s.io/component-base/version.gitVersion=v1.37.1", "-X k8s.io/component-base/version.gitMinor=37",
 		"-X k8s.io/kubernetes/pkg/version.gitVersion=v1.37.1", "-X k8s.io/client-go/pkg/version.gitMajor=1",
@@ -346,6 +349,42 @@ func TestCancelLeavesNothing(t *testing.T) {
 	nothingLeft(t, b)
 }
 
+// The modules of Kubernetes and etcd are built at a time. When one fails, the other one is ended, and nothing is left of both.
+func TestModulesAreBuiltAtATime(t *testing.T) {
+	f := newFakeGo(t)
+	f.block = make(chan struct{})
+	b, _ := newBuilder(t, f)
+	built := make(chan error)
+	go func() {
+		_, err := b.Build(t.Context(), proxy, etcd)
+		built <- err
+	}()
+	eventually(t, "both modules are compiled", func() bool { return f.compiled() == 2 })
+	close(f.block)
+	if err := <-built; err != nil {
+		t.Error(err)
+	}
+
+	f = newFakeGo(t)
+	f.block, f.refuse, f.refuses = make(chan struct{}), "./a.go:1: undefined: x", "go.etcd.io/etcd/server/v3"
+	b, _ = newBuilder(t, f)
+	if _, err := b.Build(t.Context(), proxy, etcd); !errors.Is(err, ErrCompile) || !strings.Contains(err.Error(), "etcd@v3.7.0") {
+		t.Errorf("error is %v", err)
+	}
+	nothingLeft(t, b)
+}
+
+func TestLowPriorityReachesTheGoCommand(t *testing.T) {
+	for _, low := range []bool{false, true} {
+		f := newFakeGo(t)
+		b, _ := newBuilder(t, f)
+		b.Low = low
+		if mustBuild(t, b, etcd); f.jobs[0].Low != low {
+			t.Errorf("the job of a builder with Low %v: %+v", low, f.jobs[0])
+		}
+	}
+}
+
 func TestConcurrentBuildsCompileOnce(t *testing.T) {
 	f := newFakeGo(t)
 	f.block = make(chan struct{})
@@ -479,5 +518,16 @@ func TestCachedAll(t *testing.T) {
 	}
 	if diff := cmp.Diff([]Target{proxy}, list()); diff != "" {
 		t.Error("a damaged binary is listed: ", diff)
+	}
+}
+
+// eventually waits for a condition of another process, of which nothing tells.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
 	}
 }

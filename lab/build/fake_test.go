@@ -23,7 +23,8 @@ type fakeGo struct {
 	failures map[string]string // module@version to the go command's message
 	unlisted map[string]bool   // module@version unknown to the checksum database
 	refuse   string            // what the compiler prints when it refuses
-	block    chan struct{}     // when set, a build waits for it or for the context
+	refuses  string            // the only package that the compiler refuses; all when empty
+	block    chan struct{}     // when set, a build waits for it or for the context; not the one that refuses
 
 	mu        sync.Mutex
 	downloads []string
@@ -64,14 +65,15 @@ func (f *fakeGo) build(ctx context.Context, j job) error {
 	f.mu.Lock()
 	f.jobs, f.mods = append(f.jobs, j), append(f.mods, string(text))
 	f.mu.Unlock()
-	if f.block != nil {
+	refused := f.refuse != "" && (f.refuses == "" || slices.Contains(j.Packages, f.refuses))
+	if f.block != nil && !refused {
 		select {
 		case <-f.block:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	if f.refuse != "" {
+	if refused {
 		return &compileError{Output: f.refuse}
 	}
 	for _, pkg := range j.Packages {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/module"
+
+	"github.com/hitless/hitless/lab/memory"
 )
 
 // toolchain is the part of the go command that builds use.
@@ -53,6 +55,9 @@ type job struct {
 	Ldflags  string
 	Out      string // directory, or file when there is one package
 	Temp     string // where the compiler keeps its temporary files
+	Low      bool   // with a low priority
+	// Compiles, if set, gets each package when its compilation begins. Packages of the build cache are left out.
+	Compiles func(pkg string)
 }
 
 // compileError has the output of a failed go build.
@@ -163,20 +168,90 @@ func parseDownloads(r io.Reader) (map[module.Version]download, error) {
 }
 
 func (goCommand) build(ctx context.Context, j job) error {
-	args := append([]string{"build"}, buildFlags...)
+	args := append([]string{"build", "-v"}, buildFlags...)
 	args = append(args, "-ldflags", j.Ldflags, "-o", j.Out)
 	args = append(args, j.Packages...)
-	var msg bytes.Buffer
-	err := run(ctx, command{Dir: j.Dir, Env: []string{"GOTMPDIR=" + j.Temp}, Args: args, Out: &msg, Err: &msg})
+	out := &buildOutput{compiles: j.Compiles}
+	env := append(collectorEnv(memory.AvailableMB(), runtime.GOMAXPROCS(0)), "GOTMPDIR="+j.Temp)
+	err := run(ctx, command{Dir: j.Dir, Env: env, Args: args, Out: out, Err: out, Low: j.Low})
 	var exit *exec.ExitError
 	if ctx.Err() == nil && errors.As(err, &exit) {
-		return &compileError{Output: msg.String()}
+		return &compileError{Output: out.messages.String() + string(out.rest)}
 	}
 	return err
 }
 
+// compilerMB bounds the memory of a compiler that does not collect its garbage.
+const compilerMB = 1024
+
+// collectorEnv lets compilers keep their garbage where two go builds have the memory for that. With k8s.io/api/core/v1 this saves
+// 23% of the CPU time, and the result is the same.
+func collectorEnv(availableMB, cpus int) []string {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" || availableMB < (atOnce*cpus+1)*compilerMB {
+		return nil
+	}
+	return []string{"GOGC=off", fmt.Sprintf("GOMEMLIMIT=%dMiB", compilerMB)}
+}
+
+// buildOutput separates what `go build -v` prints: a line for each package that it begins to compile, and messages.
+type buildOutput struct {
+	compiles func(pkg string)
+	messages bytes.Buffer
+	rest     []byte // of a line without an end
+}
+
+// Write accepts a piece of the output.
+func (o *buildOutput) Write(data []byte) (int, error) {
+	o.rest = append(o.rest, data...)
+	for {
+		i := bytes.IndexByte(o.rest, '\n')
+		if i < 0 {
+			return len(data), nil
+		}
+		line := string(o.rest[:i+1])
+		o.rest = o.rest[i+1:]
+		switch pkg := strings.TrimSuffix(line, "\n"); {
+		case pkg == "" || strings.ContainsAny(pkg, " \t:#"): // no import path
+			o.messages.WriteString(line)
+		case o.compiles != nil:
+			o.compiles(pkg)
+		}
+	}
+}
+
 // killDelay bounds the wait for the output of a killed go command.
 const killDelay = 5 * time.Second
+
+// Go is the go command of this machine.
+type Go struct {
+	Version string `json:"GOVERSION"`  // as go1.26.8
+	Cache   string `json:"GOCACHE"`    // where it keeps what it has compiled
+	Modules string `json:"GOMODCACHE"` // where it keeps modules
+}
+
+// OldestGo is the oldest version of Go that compiles the control plane of a lab.
+const OldestGo = "go1.26"
+
+// The space that the first build of the control plane needs, in MB.
+const (
+	CacheMB   = 5000
+	ModulesMB = 1500
+)
+
+// InstalledGo asks the go command for its version and its folders.
+func InstalledGo(ctx context.Context) (g Go, err error) {
+	var out, msg bytes.Buffer
+	if err := run(ctx, command{Args: []string{"env", "-json", "GOVERSION", "GOCACHE", "GOMODCACHE"}, Out: &out, Err: &msg}); err != nil {
+		return Go{}, fmt.Errorf("asking the go command for its version: %w: %s", err, firstLines(msg.String()))
+	}
+	if err := json.Unmarshal(out.Bytes(), &g); err != nil {
+		return Go{}, fmt.Errorf("asking the go command for its version: %w", err)
+	}
+	return g, nil
+}
+
+// TooOld reports whether this Go cannot compile the control plane of a lab.
+func (g Go) TooOld() bool { return compareGo(g.Version, OldestGo) < 0 }
 
 // command is one call of the go command.
 type command struct {
@@ -184,7 +259,11 @@ type command struct {
 	Env      []string
 	Args     []string
 	Out, Err io.Writer
+	Low      bool // with a low priority
 }
+
+// niceness is the priority (nice(1)) of builds beside which something else runs.
+const niceness = "10"
 
 // run runs the go command in a process group and kills the group when ctx ends: a killed go command leaves its compilers running.
 func run(ctx context.Context, c command) error {
@@ -192,7 +271,11 @@ func run(ctx context.Context, c command) error {
 	if err != nil {
 		return errNoGo
 	}
-	cmd := exec.CommandContext(ctx, path, c.Args...)
+	words := append([]string{path}, c.Args...)
+	if nice, err := exec.LookPath("nice"); err == nil && c.Low {
+		words = append([]string{nice, "-n", niceness}, words...)
+	}
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, c.Out, c.Err
 	cmd.Env = append(append(os.Environ(), buildEnv()...), c.Env...)
 	asGroup(cmd)

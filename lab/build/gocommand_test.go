@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/module"
@@ -39,18 +39,66 @@ func TestUsersSettingsDoNotReachTheBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "-mod=readonly|off|0|v1|local||/tmp/here|build -trimpath -buildvcs=false -gcflags=all=-dwarf=false -ldflags -s -w -o out/ a.com/x\n"
+	want := "-mod=readonly|off|0|v1|local||/tmp/here|build -v -trimpath -buildvcs=false -gcflags=all=-dwarf=false -ldflags -s -w -o out/ a.com/x\n"
 	if diff := cmp.Diff(want, content(t, filepath.Join(dir, "go.said"))); diff != "" {
 		t.Error(diff)
 	}
 }
 
+// The packages that the go command begins to compile are no part of its messages.
 func TestCompileErrorIsWhatTheGoCommandSaid(t *testing.T) {
-	goScript(t, "echo './a.go:1: undefined: x' >&2; exit 1")
-	err := goCommand{}.build(t.Context(), job{})
+	goScript(t, `printf 'internal/abi\nk8s.io/api/core/v1\n# k8s.io/api/core/v1\n./a.go:1: undefined: x\n\tit is needed\nlast words' >&2; exit 1`)
+	var begun []string
+	err := goCommand{}.build(t.Context(), job{Compiles: func(pkg string) { begun = append(begun, pkg) }})
 	var failure *compileError
-	if !errors.As(err, &failure) || !strings.Contains(failure.Output, "undefined: x") {
-		t.Errorf("error is %v", err)
+	if !errors.As(err, &failure) {
+		t.Fatalf("error is %v", err)
+	}
+	if diff := cmp.Diff("# k8s.io/api/core/v1\n./a.go:1: undefined: x\n\tit is needed\nlast words", failure.Output); diff != "" {
+		t.Error("messages: ", diff)
+	}
+	if diff := cmp.Diff([]string{"internal/abi", "k8s.io/api/core/v1"}, begun); diff != "" {
+		t.Error("packages: ", diff)
+	}
+}
+
+// A build beside which a run goes on is nicer than this process; another one is not.
+func TestLowPriority(t *testing.T) {
+	for _, low := range []bool{false, true} {
+		dir := goScript(t, `nice > "$0.said"`)
+		own, err := exec.Command("nice").Output()
+		if err == nil {
+			err = goCommand{}.build(t.Context(), job{Low: low})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := content(t, filepath.Join(dir, "go.said"))
+		if nicer := said != string(own); nicer != low && strings.TrimSpace(string(own)) != "19" {
+			t.Errorf("low %v: the nice value is %s, that of this process %s", low, said, own)
+		}
+	}
+}
+
+// Compilers keep their garbage only where the memory suffices, and where the user says nothing else.
+func TestCollectorOfCompilers(t *testing.T) {
+	for _, c := range []struct {
+		mb, cpus int
+		set      string
+		want     []string
+	}{
+		{8000, 2, "", []string{"GOGC=off", "GOMEMLIMIT=1024MiB"}},
+		{4400, 2, "", nil},
+		{8000, 4, "", nil},
+		{64000, 2, "GOGC", nil},
+		{64000, 2, "GOMEMLIMIT", nil},
+	} {
+		for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
+			t.Setenv(name, map[bool]string{true: "400"}[name == c.set])
+		}
+		if diff := cmp.Diff(c.want, collectorEnv(c.mb, c.cpus)); diff != "" {
+			t.Errorf("%+v: %s", c, diff)
+		}
 	}
 }
 
@@ -115,17 +163,6 @@ func TestCancelKillsTheProcessGroup(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 	eventually(t, "the child of the go command ends", func() bool { return !running(pid) })
-}
-
-// eventually waits for a condition of another process, of which nothing tells.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
 }
 
 // running tells whether a process runs; one that is dead but not yet reaped does not.

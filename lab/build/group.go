@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/mod/module"
@@ -135,10 +136,16 @@ func (m *groupBuild) index(done map[Target]Binary) error {
 func (m *groupBuild) compile(ctx context.Context, g *group) error {
 	j := job{
 		Dir: filepath.Join(m.dir, "module"), Packages: g.packages(), Ldflags: ldflags(g.programs[0], g.root.Version),
-		Out: filepath.Join(m.dir, "out") + string(filepath.Separator), Temp: filepath.Join(m.dir, "tmp"),
+		Out: filepath.Join(m.dir, "out") + string(filepath.Separator), Temp: filepath.Join(m.dir, "tmp"), Low: m.Low,
 	}
 	size := len(m.walk.packages)
 	m.report(g, fmt.Sprintf("compiling %s of %s", count(size, "package"), count(len(m.walk.used(j.Packages...)), "module")))
+	var begun atomic.Int64
+	j.Compiles = func(pkg string) {
+		if _, counts := m.walk.packages[pkg]; counts { // those of the standard library do not
+			begun.Add(1)
+		}
+	}
 	begin := time.Now()
 	finished := make(chan error, 1)
 	go func() { finished <- m.toolchain().build(ctx, j) }()
@@ -149,10 +156,23 @@ func (m *groupBuild) compile(ctx context.Context, g *group) error {
 		case err := <-finished:
 			return m.compiled(g, err)
 		case <-tick.C:
-			m.report(g, fmt.Sprintf("compiling, %.0f s so far", time.Since(begin).Seconds()))
+			m.step(g, compiling(int(begun.Load()), size, time.Since(begin)))
 		}
 	}
 }
+
+// compiling is the progress of a compilation that has begun some of its packages. The rest is expected to take as long for each.
+func compiling(begun, all int, passed time.Duration) Step {
+	s := Step{Text: fmt.Sprintf("compiling, %d of %s, %.0f s so far", begun, count(all, "package"), passed.Seconds())}
+	if begun*fewest > all {
+		s.Left = passed * time.Duration(all-begun) / time.Duration(begun)
+		s.Text += fmt.Sprintf(", about %.0f s left", s.Left.Seconds())
+	}
+	return s
+}
+
+// fewest is the part of the packages, as 1/fewest, from which their time tells that of the rest.
+const fewest = 20
 
 // compiled converts the error of a go build.
 func (m *groupBuild) compiled(g *group, err error) error {

@@ -21,6 +21,8 @@ func (b *Builder) report(what fmt.Stringer, line string) { b.step(what, Step{Tex
 // step reports a step of a target or of a group.
 func (b *Builder) step(what fmt.Stringer, s Step) {
 	if b.Progress != nil {
+		b.reporting.Lock()
+		defer b.reporting.Unlock()
 		s.Text = what.String() + ": " + s.Text
 		b.Progress(s)
 	}

@@ -108,9 +108,7 @@ func job(t *testing.T, mode string) host.Job {
 	}
 	img := vm.NewImage()
 	img.Text("/text", "a text")
-	if err := img.AddProgram("/runner", self); err != nil {
-		t.Fatal(err)
-	}
+	img.Add("/runner", self, 0o755) // it is static: CGO_ENABLED=0
 	return host.Job{Program: self, Args: []string{"inside", mode}, Plan: []byte("the plan"), Deadline: time.Minute,
 		Files: img.Files(), Line: func(line string) { t.Log(line) }}
 }

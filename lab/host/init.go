@@ -115,6 +115,10 @@ func enterRoot(files []vm.File) error {
 	if err := mountProc(filepath.Join(root, "proc")); err != nil {
 		return err
 	}
+	// A node's /sys needs a visible one too (package topology). It is read-only: see mountProc.
+	if err := unix.Mount("sysfs", filepath.Join(root, "sys"), "sysfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("mounting /sys: %w", err)
+	}
 	for _, m := range []struct{ at, options string }{{"tmp", "size=75%"}, {"run", "size=50%"}} {
 		if err := mount("tmpfs", filepath.Join(root, m.at), m.options); err != nil {
 			return err

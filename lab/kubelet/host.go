@@ -86,7 +86,7 @@ type podNetwork struct {
 }
 
 func (w *podNetwork) start(name string, argv, env []string) (process, error) {
-	p, err := w.host.procs.Start(procs.Spec{Name: name, Path: argv[0], Args: argv[1:], Env: env, Enter: w.ns.Enter})
+	p, err := w.host.node.StartIn(w.ns, w.host.procs, topology.GroupPods, procs.Spec{Name: name, Path: argv[0], Args: argv[1:], Env: env})
 	if err != nil {
 		return nil, err
 	}

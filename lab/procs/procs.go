@@ -25,6 +25,7 @@ type Spec struct {
 	Env  []string // added to the lab's own environment
 	// Enter calls start, for example inside a namespace; nil starts the program in the lab's own namespace.
 	Enter func(start func() error) error
+	Group *Group // control group in which the program begins; nil for the lab's own
 	// Stdin and Stdout override the defaults: no input, and output to the log.
 	Stdin  io.Reader
 	Stdout io.Writer
@@ -66,7 +67,15 @@ func (s *Supervisor) Start(spec Spec) (*Process, error) {
 	if cmd.Stdout == nil {
 		cmd.Stdout = log
 	}
-	cmd.SysProcAttr = attributes()
+	group, err := spec.Group.Open()
+	if err != nil {
+		log.Close()
+		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	if group != nil {
+		defer group.Close()
+	}
+	cmd.SysProcAttr = attributes(group)
 	p := &Process{Name: spec.Name, cmd: cmd, log: log, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.run(spec.Enter, started)

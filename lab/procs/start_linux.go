@@ -7,9 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes make a process group that dies with the thread that starts it.
-func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+// attributes make a process group that dies with the thread that starts it, and begins in the control group; nil for the lab's own.
+func attributes(group *os.File) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if group != nil {
+		attr.UseCgroupFD, attr.CgroupFD = true, int(group.Fd())
+	}
+	return attr
 }
 
 func signalGroup(p *os.Process, sig syscall.Signal) error { return syscall.Kill(-p.Pid, sig) }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-func attributes() *syscall.SysProcAttr { return nil }
+func attributes(*os.File) *syscall.SysProcAttr { return nil }
 
 // signalGroup ends the process: there are no other signals.
 func signalGroup(p *os.Process, _ syscall.Signal) error { return p.Kill() }

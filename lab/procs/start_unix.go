@@ -8,7 +8,7 @@ import (
 )
 
 // attributes make a process group. Nothing here ends it with this process: a program must end itself at the end of its input.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func attributes(*os.File) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func signalGroup(p *os.Process, sig syscall.Signal) error { return syscall.Kill(-p.Pid, sig) }
 

@@ -4,7 +4,6 @@ package procs
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,49 +11,8 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
-
-// Group is a control group (version 2) with the resource usage of a program and its children.
-type Group struct{ dir string }
-
-const groupsAt = "/sys/fs/cgroup"
-
-// mountGroups mounts the hierarchy.
-var mountGroups = sync.OnceValue(func() error {
-	if err := unix.Mount("cgroup2", groupsAt, "cgroup2", 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("mounting control groups: %w", err)
-	}
-	return nil
-})
-
-// AccountMemory makes later groups account memory. The kernel must have been started with that.
-func AccountMemory() error {
-	if err := mountGroups(); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(groupsAt, "cgroup.subtree_control"), []byte("+memory"), 0)
-}
-
-// NewGroup makes a group of that name.
-func NewGroup(name string) (*Group, error) {
-	if err := mountGroups(); err != nil {
-		return nil, err
-	}
-	g := &Group{filepath.Join(groupsAt, name)}
-	if err := os.Mkdir(g.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making a control group: %w", err)
-	}
-	return g, nil
-}
-
-// Add adds a process; its future children join it.
-func (g *Group) Add(pid int) error {
-	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
-}
 
 // CPU returns the CPU time so far, with a resolution of 1 µs.
 func (g *Group) CPU() (time.Duration, error) {

@@ -64,7 +64,7 @@ func splitAPI(path []string) (group, version string, rest []string) {
 // groups returns the named API groups in the order of resources.
 func (s *Server) groups() []metav1.APIGroup {
 	var groups []metav1.APIGroup
-	for _, st := range s.stores {
+	for _, st := range s.served() {
 		if st.group == "" || slices.ContainsFunc(groups, func(g metav1.APIGroup) bool { return g.Name == st.group }) {
 			continue
 		}
@@ -84,7 +84,7 @@ func (s *Server) resourceList(group, version string) metav1.APIResourceList {
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 		GroupVersion: schema.GroupVersion{Group: group, Version: version}.String(),
 	}
-	for _, st := range s.stores {
+	for _, st := range s.served() {
 		if !st.serves(group, version) {
 			continue
 		}

@@ -163,7 +163,7 @@ func (s Scope) matches(w *watch) bool {
 
 func (s *Server) open(scope Scope) []*watch {
 	var found []*watch
-	for _, st := range s.stores {
+	for _, st := range s.served() {
 		for _, w := range st.watches {
 			if scope.matches(w) {
 				found = append(found, w)

@@ -78,6 +78,12 @@ func (s *Server) route(r *http.Request, path []string, media string) (*request, 
 		return nil, notFound(r)
 	}
 	q.store, q.version = s.byResource(group, version, rest[0]), version
+	if q.store != nil && q.store.untyped {
+		var err error
+		if q.media, err = negotiateUntyped(r.Header.Get("Accept")); err != nil {
+			return nil, err
+		}
+	}
 	if len(rest) > 1 {
 		q.key.name = rest[1]
 	}

@@ -146,7 +146,10 @@ func unstructuredOf(obj runtime.Object) (*unstructured.Unstructured, error) {
 
 // checkTypes returns an error if typed clients cannot decode u. The real server rejects such an object too; stored, it
 // would break every list that contains it. Unknown fields are accepted, because old clients may know them.
-func checkTypes(u *unstructured.Unstructured) error {
+func (r *resource) checkTypes(u *unstructured.Unstructured) error {
+	if r.untyped {
+		return nil
+	}
 	typed, err := scheme.Scheme.New(u.GroupVersionKind())
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())

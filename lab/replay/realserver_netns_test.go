@@ -79,6 +79,11 @@ func TestResponsesMatchTheRealAPIServer(t *testing.T) {
 			}
 		})
 	}
+	t.Run("custom resources", func(t *testing.T) {
+		if diff := cmp.Diff(customResources(t, real), customResources(t, l.config())); diff != "" {
+			t.Errorf("answers (-the real one's +ours):\n%s", diff)
+		}
+	})
 	t.Run("discovery", func(t *testing.T) { compareDiscovery(t, real, l.config()) })
 }
 

@@ -18,6 +18,8 @@ type resource struct {
 	proxied    bool     // has a proxy subresource
 	counted    bool     // metadata.generation counts the changes of the spec
 	returned   bool     // a delete is answered with the object, not with a Status
+	untyped    bool     // objects are stored as they are given, and served in JSON only
+	defines    bool     // its objects define custom resources
 	review     bool     // create only: the answer is computed and nothing is stored
 	fields     []string // supported fields of selectors, besides metadata.name and metadata.namespace
 }
@@ -38,6 +40,7 @@ func resources() []*resource {
 		core(resource{plural: "serviceaccounts", kind: "ServiceAccount", namespaced: true, returned: true}),
 		core(resource{plural: "services", kind: "Service", namespaced: true, status: true, returned: true,
 			fields: []string{"spec.clusterIP", "spec.type"}}),
+		definitions(),
 		{group: "apps", versions: []string{"v1"}, plural: "daemonsets", kind: "DaemonSet", namespaced: true, status: true, counted: true},
 		{group: "apps", versions: []string{"v1"}, plural: "deployments", kind: "Deployment", namespaced: true, status: true, counted: true},
 		{group: "apps", versions: []string{"v1"}, plural: "replicasets", kind: "ReplicaSet", namespaced: true, status: true, counted: true},

@@ -34,8 +34,10 @@ type Server struct {
 
 	toPods http.RoundTripper // by Dial
 
+	registry sync.RWMutex // of stores; see served
+	stores   []*store
+
 	mu      sync.Mutex
-	stores  []*store
 	version uint64 // the newest resource version, common to all resources
 	created uint64 // objects ever created, for uids
 	named   uint64 // names ever generated
@@ -129,8 +131,11 @@ func (s *Server) Apply(obj runtime.Object) (*unstructured.Unstructured, error) {
 func (s *Server) Warm() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, st := range s.stores {
+	for _, st := range s.served() {
 		for _, o := range st.sorted() {
+			if st.untyped {
+				continue
+			}
 			if _, err := o.encoded(st.resource, st.versions[0], protobufType); err != nil {
 				return fmt.Errorf("encoding %s %s as protobuf: %w", st.kind, o.key.name, err)
 			}
@@ -165,7 +170,7 @@ func RefOf(u *unstructured.Unstructured) Ref {
 // toStored checks u against the types of its version and converts it to the stored version. A namespaced object without
 // namespace gets the given one.
 func (s *Server) toStored(st *store, u *unstructured.Unstructured, namespace string) error {
-	if err := checkTypes(u); err != nil {
+	if err := st.checkTypes(u); err != nil {
 		return err
 	}
 	convert(st.resource, u, st.versions[0])
@@ -179,7 +184,7 @@ func (s *Server) toStored(st *store, u *unstructured.Unstructured, namespace str
 }
 
 func (s *Server) byKind(kind string) *store {
-	for _, st := range s.stores {
+	for _, st := range s.served() {
 		if st.kind == kind && !st.review {
 			return st
 		}
@@ -188,7 +193,7 @@ func (s *Server) byKind(kind string) *store {
 }
 
 func (s *Server) byGVK(apiVersion, kind string) *store {
-	for _, st := range s.stores {
+	for _, st := range s.served() {
 		if st.hasKind(apiVersion, kind) {
 			return st
 		}
@@ -197,7 +202,7 @@ func (s *Server) byGVK(apiVersion, kind string) *store {
 }
 
 func (s *Server) byResource(group, version, plural string) *store {
-	for _, st := range s.stores {
+	for _, st := range s.served() {
 		if st.plural == plural && st.serves(group, version) {
 			return st
 		}

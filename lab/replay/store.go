@@ -159,8 +159,10 @@ func unchanged(st *store, old *object, version string, uid types.UID) error {
 
 // admit sets defaults and validates an object.
 func admit(st *store, u *unstructured.Unstructured) error {
-	setDefaults(u)
-	if err := checkTypes(u); err != nil {
+	if !st.untyped {
+		setDefaults(u)
+	}
+	if err := st.checkTypes(u); err != nil {
 		return err
 	}
 	var errs field.ErrorList
@@ -248,11 +250,24 @@ func (s *Server) drop(st *store, o *object) *object {
 	s.version++
 	last := o.at(st.resource, s.version)
 	s.publish(st, event{version: s.version, at: time.Now(), old: old})
+	if st.defines {
+		s.undefine(last)
+	}
 	return last
 }
 
 // commit stores u as the newest version of k and notifies the watches.
 func (s *Server) commit(st *store, k key, u *unstructured.Unstructured) (*object, error) {
+	if st.defines {
+		d, err := definitionOf(u)
+		if err == nil {
+			err = s.define(d)
+		}
+		if err != nil {
+			return nil, err
+		}
+		d.establish(u, s.Now().UTC().Format(time.RFC3339))
+	}
 	o, err := newObject(st.resource, u, s.version+1)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,11 @@ func (s *Server) servePatch(w http.ResponseWriter, q *request) error {
 		return err
 	}
 	switch kind {
-	case types.MergePatchType, types.StrategicMergePatchType:
+	case types.StrategicMergePatchType:
+		if q.store.untyped { // nothing says which lists are maps
+			return unsupported(string(kind), string(types.MergePatchType), string(types.ApplyYAMLPatchType))
+		}
+	case types.MergePatchType:
 	case types.ApplyYAMLPatchType:
 		if data, err = yaml.YAMLToJSONStrict(data); err != nil {
 			return apierrors.NewBadRequest(err.Error())

@@ -51,7 +51,7 @@ func (f *Fleet) StartSecond(name, subject string) (alive func() error, err error
 	if second.Spec.Exec != nil {
 		return nil, errors.New("a proxy that a file describes can be the subject, but not a second proxy next to it")
 	}
-	p, err := f.cfg.Procs.Start(procs.Spec{Name: "second-" + name, Path: second.Path, Enter: node.Enter,
+	p, err := node.Start(f.cfg.Procs, topology.GroupProxy, procs.Spec{Name: "second-" + name, Path: second.Path,
 		Args: second.Spec.Args(name, f.cfg.Kubeconfig, second.Fallback), Env: slices.Concat([]string{"GOMAXPROCS=4"}, f.cfg.Env)})
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ const commandTimeout = 30 * time.Second
 
 // runCommand runs a command on a node to its end, with a log of its own.
 func (f *Fleet) runCommand(ctx context.Context, node *topology.Node, start procs.Spec) error {
-	p, err := f.cfg.Procs.Start(start)
+	p, err := node.Start(f.cfg.Procs, topology.GroupProxy, start)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,12 @@ type Exec struct {
 	Stop    Stop     `json:"stop"`
 	// Cleanup is run on each node at the end of a run, after the proxy has exited; empty for none.
 	Cleanup []string `json:"cleanup,omitempty"`
+	// Modules are the kernel modules that are loaded before the proxy starts.
+	Modules []string `json:"modules,omitempty"`
+	// Objects are the manifests that are applied before the proxy starts, in this order.
+	Objects []Manifest `json:"objects,omitempty"`
+	// Mounts are mounted on each node before the proxy starts, in this order.
+	Mounts []Mount `json:"mounts,omitempty"`
 	// Fallback is the proxy's default for terminating endpoints: on or off (KEP-1669).
 	Fallback string `json:"fallback"`
 
@@ -28,10 +34,38 @@ type Exec struct {
 	Pack Pack `json:"-"`
 }
 
-// Ready is the readiness check of a started proxy: its rules are in the kernel. Exactly one field is set.
+// Ready is the readiness check of a started proxy: its rules are in the kernel. Exactly one of URL and Command is set.
 type Ready struct {
-	URL     string   `json:"url,omitempty"`     // answers 200
-	Command []string `json:"command,omitempty"` // exits with 0
+	URL     string        `json:"url,omitempty"`      // answers 200
+	Command []string      `json:"command,omitempty"`  // exits with 0
+	Within  time.Duration `json:"withinNs,omitempty"` // of the start; 0 for 90 s
+}
+
+// Manifest is a YAML file with objects of the API.
+type Manifest struct {
+	Path  string   `json:"path"`            // in the guest
+	Kinds []string `json:"kinds,omitempty"` // of its objects, as KIND.GROUP, each once; of the core group KIND
+}
+
+// Mount is a file system of the node's own.
+type Mount struct {
+	Kind string `json:"kind"` // one of MountKinds
+	At   string `json:"at"`   // directory of the node
+}
+
+// The kinds of Mount.
+const (
+	Tmpfs   = "tmpfs"
+	BPFFS   = "bpffs"
+	Cgroup2 = "cgroup2"
+)
+
+// MountKinds are the kinds of file systems that a file may mount.
+var MountKinds = []string{Tmpfs, BPFFS, Cgroup2}
+
+// NeedsGroups reports whether the proxy needs a control group on each node.
+func (e *Exec) NeedsGroups() bool {
+	return e != nil && slices.ContainsFunc(e.Mounts, func(m Mount) bool { return m.Kind == Cgroup2 })
 }
 
 // Stop is how the proxy is stopped: a signal, and SIGKILL after Within.
@@ -45,6 +79,7 @@ type Pack struct {
 	Source  string // the describing file, for messages
 	Program string // on the host
 	Files   []File
+	Objects []File   // manifests
 	Tools   []string // names of programs of the host
 }
 

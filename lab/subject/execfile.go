@@ -56,6 +56,9 @@ func parseExec(ctx context.Context, file string, text []byte) (Exec, error) {
 		"ready":               func(n *yaml.Node) { e.Ready = r.ready(n) },
 		"stop":                func(n *yaml.Node) { r.stop(n, &e.Stop) },
 		"cleanup":             func(n *yaml.Node) { e.Cleanup = r.command(n, "cleanup") },
+		"modules":             func(n *yaml.Node) { e.Modules = r.modules(n) },
+		"objects":             func(n *yaml.Node) { r.objects(n, &e) },
+		"mounts":              func(n *yaml.Node) { e.Mounts = r.mounts(n) },
 		"terminatingFallback": func(n *yaml.Node) { e.Fallback = r.oneOf(n, "terminatingFallback", "on", "off") },
 	})
 	line := root.Line
@@ -226,15 +229,17 @@ func (r *execReader) onHost(name string) string {
 }
 
 // mounted are the guest's directories that file systems of the kernel cover.
-var mounted = []string{"/dev/", "/proc/", "/run/", "/sys/", "/tmp/"}
+var mounted = []string{"/dev/", "/proc/", "/sys/", "/tmp/"}
 
 func (r *execReader) files(n *yaml.Node) (files []File) {
 	r.list(n, "files", func(entry *yaml.Node) {
 		var f File
+		var names []string // of the files in a folder
+		var err error
 		has := r.mapping(entry, map[string]func(*yaml.Node){
 			"from": func(n *yaml.Node) {
 				f.From = r.onHost(r.text(n, "from"))
-				if err := input.Check(f.From, input.ProgramBytes); err != nil {
+				if names, err = filesOf(f.From, input.ProgramBytes); err != nil {
 					r.fail(n.Line, "from: %w", err)
 				}
 			},
@@ -249,7 +254,9 @@ func (r *execReader) files(n *yaml.Node) (files []File) {
 		if has["from"] == nil || has["to"] == nil {
 			r.fail(entry.Line, "files: an entry needs from: (path here) and to: (path in the guest)")
 		}
-		files = append(files, f)
+		for _, name := range names {
+			files = append(files, File{From: filepath.Join(f.From, name), To: path.Join(f.To, filepath.ToSlash(name))})
+		}
 	})
 	return files
 }
@@ -263,8 +270,9 @@ func (r *execReader) ready(n *yaml.Node) (ready Ready) {
 			}
 		},
 		"command": func(n *yaml.Node) { ready.Command = r.command(n, "command") },
+		"within":  func(n *yaml.Node) { ready.Within = r.within(n, 30*time.Minute) },
 	})
-	if len(has) == 2 || (len(has) == 0 && r.err == nil) {
+	if (has["url"] == nil) == (has["command"] == nil) && r.err == nil {
 		r.fail(n.Line, "ready: give either url or command")
 	}
 	return ready
@@ -278,11 +286,15 @@ func (r *execReader) stop(n *yaml.Node, stop *Stop) {
 				r.fail(n.Line, "signal: there is no signal %q; give TERM, INT or another", stop.Signal)
 			}
 		},
-		"within": func(n *yaml.Node) {
-			var err error
-			if stop.Within, err = time.ParseDuration(n.Value); err != nil || stop.Within <= 0 || stop.Within > 10*time.Minute {
-				r.fail(n.Line, "within: give a duration above 0, at most 10m, such as 30s")
-			}
-		},
+		"within": func(n *yaml.Node) { stop.Within = r.within(n, 10*time.Minute) },
 	})
+}
+
+// within is a duration above 0.
+func (r *execReader) within(n *yaml.Node, most time.Duration) time.Duration {
+	d, err := time.ParseDuration(n.Value)
+	if err != nil || d <= 0 || d > most {
+		r.fail(n.Line, "within: give a duration above 0, at most %.0fm, such as 30s", most.Minutes())
+	}
+	return d
 }

@@ -10,8 +10,29 @@ import (
 	"time"
 )
 
-// ownedFlags are the flags of kube-proxy that the lab sets itself, or that end it.
-var ownedFlags = []string{"cleanup", "cleanup-ipvs", "cluster-cidr", "config", "help", "hostname-override", "kubeconfig", "master", "proxy-mode", "version", "write-config-to"}
+// ownedFlags are the flags of kube-proxy that a subject may not have, with the reasons.
+var ownedFlags = map[string]string{
+	"cleanup":                "with it kube-proxy ends at once",
+	"cleanup-ipvs":           "it is for the cleanup of a scenario",
+	"cluster-cidr":           "the lab sets it to the range of its pods",
+	"config":                 "kube-proxy ignores most of its flags when it has a configuration file",
+	"conntrack-max-per-core": "the table of connections belongs to the whole kernel, and kube-proxy ends when it may not change it",
+	"healthz-bind-address":   "load balancers check the proxy at port 10256",
+	"healthz-port":           "load balancers check the proxy at port 10256",
+	"help":                   "with it kube-proxy ends at once",
+	"hostname-override":      "the lab sets it to the name of the node",
+	"init-only":              "with it kube-proxy ends at once",
+	"kubeconfig":             "the lab sets it to that of its API server",
+	"master":                 "the lab sets the API server",
+	"metrics-bind-address":   "hitless asks the proxy for its mode at port 10249",
+	"metrics-port":           "hitless asks the proxy for its mode at port 10249",
+	"proxy-mode":             "the subject's name has the mode already",
+	"version":                "with it kube-proxy ends at once",
+	"write-config-to":        "with it kube-proxy ends at once",
+}
+
+// fallbackGate is the feature gate that the parameter terminatingFallback sets.
+const fallbackGate = "ProxyTerminatingEndpoints"
 
 var flagName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
@@ -23,8 +44,10 @@ func parseFlags(text string) (string, error) {
 		switch {
 		case !flagName.MatchString(name) || !given || value == "":
 			return "", fmt.Errorf("%q is no flag; give flags as NAME=VALUE&NAME=VALUE, such as ipvs-min-sync-period=0s&ipvs-strict-arp=true", f)
-		case slices.Contains(ownedFlags, name):
-			return "", fmt.Errorf("the flag %s is set by the lab; leave it out", name)
+		case ownedFlags[name] != "":
+			return "", fmt.Errorf("the flag %s cannot be given: %s; leave it out", name, ownedFlags[name])
+		case name == "feature-gates" && strings.Contains(value, fallbackGate+"="):
+			return "", fmt.Errorf("the feature gate %s is set by --set terminatingFallback=on or off; leave it out", fallbackGate)
 		case slices.ContainsFunc(all, func(other string) bool { return strings.HasPrefix(other, name+"=") }):
 			return "", fmt.Errorf("the flag %s is given twice; give it once", name)
 		}
@@ -62,6 +85,23 @@ func (s Spec) withFlags(args []string) []string {
 // helpWithin bounds the time in which a program lists its flags.
 const helpWithin = 20 * time.Second
 
+// helpFlag matches a flag at the begin of a line of --help, after its short form if it has one.
+var helpFlag = regexp.MustCompile(`(?m)^\s+(?:-\w, )?(--[a-z][a-z0-9-]*)`)
+
+// similar proposes the listed flags that end like a name, as ipvs-strict-arp for strict-arp; empty for none.
+func similar(listed []string, name string) string {
+	var all []string
+	for _, other := range listed {
+		if strings.HasSuffix(other, strings.TrimPrefix(name, "-")) { // -strict-arp
+			all = append(all, strings.TrimLeft(other, "-"))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "; it has " + strings.Join(all, " and ")
+}
+
 // CheckFlags returns an error that names a flag which a kube-proxy does not have, by the output of its --help.
 func (s Spec) CheckFlags(ctx context.Context, program string) error {
 	if s.Flags == "" {
@@ -76,10 +116,14 @@ func (s Spec) CheckFlags(ctx context.Context, program string) error {
 	if len(help) == 0 {
 		return fmt.Errorf("asking %s for its flags: --help wrote nothing (%v)", s, err) // some versions exit with a code other than 0
 	}
+	var listed []string
+	for _, m := range helpFlag.FindAllSubmatch(help, -1) {
+		listed = append(listed, string(m[1]))
+	}
 	for _, f := range s.flagArgs() {
 		name, _, _ := strings.Cut(f, "=")
-		if !regexp.MustCompile(`(?m)(^|\s)` + regexp.QuoteMeta(name) + `(\s|=|$)`).Match(help) {
-			return fmt.Errorf("%s has no flag %s; `%s@%s --help` lists its flags", s, name, s.Name, s.Version)
+		if !slices.Contains(listed, name) {
+			return fmt.Errorf("the output of --help of %s@%s has no flag %s: there is none, or it is hidden, and hidden flags may change without notice%s", s.Name, s.Version, name, similar(listed, name))
 		}
 	}
 	return nil

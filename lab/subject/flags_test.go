@@ -21,6 +21,11 @@ func TestFlagsOfKubeProxy(t *testing.T) {
 		"kube-proxy@v1.37.1/ipvs?--a=1":                                        "",
 		"kube-proxy@v1.37.1/ipvs?proxy-mode=iptables":                          "",
 		"kube-proxy@v1.37.1/ipvs?config=/etc/x":                                "",
+		"kube-proxy@v1.37.1/ipvs?healthz-bind-address=0.0.0.0:1":               "",
+		"kube-proxy@v1.37.1/ipvs?metrics-bind-address=0.0.0.0:1":               "",
+		"kube-proxy@v1.37.1/ipvs?conntrack-max-per-core=1":                     "",
+		"kube-proxy@v1.37.1/ipvs?init-only=true":                               "",
+		"kube-proxy@v1.25.3/ipvs?feature-gates=ProxyTerminatingEndpoints=true": "",
 		"bundled?ipvs-strict-arp=true":                                         "",
 	} {
 		s, err := Parse(text)
@@ -54,7 +59,7 @@ func TestFlagsAreArguments(t *testing.T) {
 
 func TestFlagsAreCheckedByTheProgram(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "kube-proxy")
-	help := "#!/bin/sh\necho '      --ipvs-strict-arp     Enable strict ARP'\necho '  -v, --v Level    verbosity'\n[ $1 = --help ]\n"
+	help := "#!/bin/sh\necho '      --ipvs-strict-arp     Enable strict ARP, as --w does'\necho '  -v, --v Level    verbosity'\n[ $1 = --help ]\n"
 	if err := os.WriteFile(program, []byte(help), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +68,12 @@ func TestFlagsAreCheckedByTheProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.CheckFlags(t.Context(), program); (err == nil) != known {
+		err = s.CheckFlags(t.Context(), program)
+		if (err == nil) != known {
 			t.Errorf("%s: %v", flags, err)
+		}
+		if proposed := err != nil && strings.HasSuffix(err.Error(), "it has ipvs-strict-arp"); proposed != (flags == "strict-arp=true") {
+			t.Errorf("%s: %v proposes another flag: %t", flags, err, proposed)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package subject
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -111,7 +112,7 @@ func (f *Fleet) launch(node *topology.Node) error {
 	if err != nil {
 		return err
 	}
-	p, err := f.cfg.Procs.Start(start)
+	p, err := node.Start(f.cfg.Procs, topology.GroupProxy, start)
 	if err != nil {
 		return err
 	}
@@ -125,11 +126,19 @@ func (f *Fleet) launch(node *topology.Node) error {
 	return nil
 }
 
-// readyTimeout bounds the time from a proxy's start to its readiness.
+// readyTimeout bounds the time from a proxy's start to its readiness, where a file gives no other.
 const readyTimeout = 90 * time.Second
 
+func (s Spec) readyWithin() time.Duration {
+	if s.Exec == nil {
+		return readyTimeout
+	}
+	return cmp.Or(s.Exec.Ready.Within, readyTimeout)
+}
+
 func (f *Fleet) awaitReady(ctx context.Context, node *topology.Node) error {
-	end := f.cfg.Now() + readyTimeout
+	within := f.spec(node.Name).readyWithin()
+	end := f.cfg.Now() + within
 	for {
 		unready := f.checkReady(ctx, node)
 		if err := f.SyncError(); err != nil {
@@ -143,7 +152,7 @@ func (f *Fleet) awaitReady(ctx context.Context, node *topology.Node) error {
 		}
 		if f.cfg.Now() > end {
 			return fmt.Errorf("%s on %s did not become ready within %s: %w; its last lines:\n%s",
-				f.spec(node.Name), node.Name, readyTimeout, unready, f.cfg.Procs.Tail(logName(node.Name), 12))
+				f.spec(node.Name), node.Name, within, unready, f.cfg.Procs.Tail(logName(node.Name), 12))
 		}
 		select {
 		case <-ctx.Done():

@@ -65,20 +65,16 @@ func (all restorations) restore(node *topology.Node) error {
 	return errors.Join(errs...)
 }
 
-// runIn runs a program in a node's network namespace and returns its output. The error has what the program wrote.
+// runIn runs a program on a node and returns its output. The error has what the program wrote.
 func runIn(ctx context.Context, node *topology.Node, input string, program ...string) (output string, err error) {
-	err = node.Do(func() error {
-		cmd := exec.CommandContext(ctx, program[0], program[1:]...)
-		cmd.Stdin = strings.NewReader(input)
-		var out, wrong strings.Builder
-		cmd.Stdout, cmd.Stderr = &out, &wrong
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("%s: %w: %s", strings.Join(program, " "), err, strings.TrimSpace(wrong.String()))
-		}
-		output = out.String()
-		return nil
-	})
-	return output, err
+	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
+	cmd.Stdin = strings.NewReader(input)
+	var out, wrong strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &wrong
+	if err := node.Run(cmd); err != nil {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(program, " "), err, strings.TrimSpace(wrong.String()))
+	}
+	return out.String(), nil
 }
 
 // flushChains empties the chains of kube-proxy in iptables, of both families. The jumps to them stay.

@@ -21,7 +21,7 @@ import (
 func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 	run := f.runs[node.Name]
 	start := procs.Spec{
-		Name: logName(node.Name), Path: run.Path, Enter: node.Enter,
+		Name: logName(node.Name), Path: run.Path,
 		// As on a node with several cores, so that races between goroutines can occur on the single CPU of the guest.
 		Env: slices.Concat([]string{"GOMAXPROCS=4"}, f.cfg.Env),
 	}
@@ -95,9 +95,14 @@ func needsKubeletChains(p Program) bool {
 	return p.Spec.Name == "kube-proxy" && p.Spec.Mode != "nftables" && p.Spec.minor() <= 24
 }
 
-// prepare makes the chains KUBE-MARK-DROP (nat) and KUBE-FIREWALL (filter) of kubelets up to 1.24. The rules of kube-proxy jump to
+// prepare mounts what the file of a proxy mounts, and makes the chains KUBE-MARK-DROP (nat) and KUBE-FIREWALL (filter) of kubelets up to 1.24. The rules of kube-proxy jump to
 // them: without them each sync would fail halfway.
 func prepare(programs []Program, node *topology.Node) error {
+	for _, p := range programs {
+		if err := p.Spec.Exec.mountAll(node); err != nil {
+			return err
+		}
+	}
 	if !slices.ContainsFunc(programs, needsKubeletChains) {
 		return nil
 	}
@@ -111,6 +116,23 @@ func prepare(programs []Program, node *topology.Node) error {
 	} {
 		if _, err := runIn(context.Background(), node, "", append([]string{"iptables"}, rule...)...); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// mountAll mounts a described proxy's file systems on a node.
+func (e *Exec) mountAll(node *topology.Node) error {
+	if e == nil {
+		return nil
+	}
+	for _, m := range e.Mounts {
+		kind := m.Kind
+		if kind == BPFFS {
+			kind = "bpf" // its name in the kernel
+		}
+		if err := node.Mount(kind, m.At); err != nil {
+			return fmt.Errorf("mounts: %w", err)
 		}
 	}
 	return nil

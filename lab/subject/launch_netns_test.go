@@ -4,6 +4,7 @@ package subject
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,5 +147,48 @@ func TestCleanupOfKubeProxyThatFails(t *testing.T) {
 				t.Errorf("the record has %+v", last)
 			}
 		})
+	}
+}
+
+// A file's mounts are on the node before the proxy starts, keep their content over a restart, and are mounted again after a power cycle.
+func TestMountsOfAFile(t *testing.T) {
+	const note = `[ -e /run/proxy/state/seen ] && echo kept >> $1 || echo new >> $1; touch /run/proxy/state/seen; sleep 1000`
+	f, log := fleetOf(t, func(e *Exec) {
+		e.Program, e.Mounts = "/bin/sh", []Mount{{Tmpfs, "/run/proxy/state"}}
+		e.Args, e.Ready, e.Cleanup = []string{"-c", note, "sh", "LOG"}, Ready{Command: []string{"/bin/sh", "-c", "[ -e /run/proxy/state/seen ]"}}, nil
+		e.Stop = Stop{"KILL", time.Second}
+	})
+	program := f.runs["node-1"]
+	program.Spec.Exec.Args[3] = log
+	node := f.cfg.Net.Nodes[0]
+	for _, step := range []func() error{
+		func() error { return f.Start(t.Context(), "node-1") },
+		func() error { return f.Kill(t.Context(), "node-1") },
+		func() error { return f.Start(t.Context(), "node-1") },
+		func() error { return f.Kill(t.Context(), "node-1") },
+		func() error { return errors.Join(node.Discard(), node.Boot(topology.Config{}), f.Prepare("node-1")) },
+		func() error { return f.Start(t.Context(), "node-1") },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(log); err != nil || string(got) != "new\nkept\nnew\n" {
+		t.Errorf("%v, the proxy wrote %q", err, got)
+	}
+	if _, err := os.Stat("/run/proxy"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the mount is also outside of the node: %v", err)
+	}
+}
+
+// A proxy has the time that its file gives until it is ready.
+func TestReadyWithin(t *testing.T) {
+	f, _ := fleetOf(t, func(e *Exec) {
+		e.Ready = Ready{Command: []string{"/bin/sh", "-c", "exit 1"}, Within: 300 * time.Millisecond}
+	})
+	begin := time.Now()
+	err := f.StartAll(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "did not become ready within 300ms") || time.Since(begin) > 20*time.Second {
+		t.Errorf("after %s: %v", time.Since(begin), err)
 	}
 }

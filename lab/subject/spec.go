@@ -184,6 +184,15 @@ func (s Spec) CheckFamily(f record.Family) error {
 	return &LackError{Reason: fmt.Sprintf("family=%s: %s serves no IPv6 by default: kube-proxy does since v1.21 (KEP-563); leave family out, or take a newer version", f, s)}
 }
 
+// CheckPolicy returns a LackError when the subject does not serve an externalTrafficPolicy: Local or Cluster.
+func (s Spec) CheckPolicy(policy string) error {
+	if policy != "Local" || s.Exec != nil || s.Mode != "userspace" {
+		return nil
+	}
+	return &LackError{Reason: fmt.Sprintf("trafficPolicy=Local: %s does not serve it: its nodes without a pod forward to other nodes, and no node has the health check of the Service; "+
+		"give --set trafficPolicy=Cluster", s)}
+}
+
 // Args are the subject's flags. fallback is "on", "off" or "" for the version's default.
 func (s Spec) Args(node, kubeconfig, fallback string) []string {
 	if s.Name == "bundled" {
@@ -197,7 +206,7 @@ func (s Spec) Args(node, kubeconfig, fallback string) []string {
 		"--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0"}
 	has, switchable := s.Fallback()
 	if want := fallback == "on"; switchable && fallback != "" && want != has {
-		args = append(args, "--feature-gates=ProxyTerminatingEndpoints="+strconv.FormatBool(want))
+		args = append(args, "--feature-gates="+fallbackGate+"="+strconv.FormatBool(want))
 	}
 	if s.Mode == "nftables" && s.minor() < 31 { // alpha in 1.29 and 1.30, and off (KEP-3866)
 		args = append(args, "--feature-gates=NFTablesProxyMode=true")

@@ -21,7 +21,7 @@ func TestFirstPacketsArrive(t *testing.T) {
 	}
 	defer home.Close()
 	var n *Network
-	if err := home.Do(func() (err error) { n, err = NewPaced(3, record.DualStack, nil); return err }); err != nil {
+	if err := home.Do(func() (err error) { n, err = Create(Config{Nodes: 3, Family: record.DualStack}); return err }); err != nil {
 		t.Fatal(err)
 	}
 	defer n.Close()

@@ -104,7 +104,8 @@ func (ns *Namespace) Do(f func() error) error {
 }
 
 // Enter runs start on the calling goroutine's thread inside the namespace and moves the thread back. If that fails it
-// returns an error and the thread stays inside. The caller must have locked the thread. Enter fits procs.Spec.Enter.
+// returns an error and the thread stays inside. The caller must have locked the thread. Enter fits procs.Spec.Enter; programs of a
+// node start with Node.Start.
 func (ns *Namespace) Enter(start func() error) error {
 	home, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
 	if err != nil {

@@ -25,9 +25,9 @@ func (n *Network) Cut(node *Node) error {
 	return nil
 }
 
-// Rebuild replaces the node's network namespace, as after a power cycle: without rules, IPVS tables or connections,
-// and with the links of the old one. The node's programs must have ended and its pods' links must be gone. References
-// to the node stay valid.
+// Rebuild replaces what Discard has removed and the node's network namespace, as after a power cycle: without rules, IPVS tables or
+// connections, and with the links of the old one. The node's programs must have ended and its pods' links must be gone. References to
+// the node stay valid.
 func (n *Network) Rebuild(node *Node) error {
 	if err := n.rebuild(node); err != nil {
 		return fmt.Errorf("rebuilding %s: %w", node.Name, err)
@@ -51,7 +51,7 @@ func (n *Network) rebuild(node *Node) error {
 	if err != nil {
 		return err
 	}
-	return node.Do(func() error {
+	err = node.Do(func() error {
 		err := node.createPodNetwork()
 		for _, other := range n.Nodes {
 			if other != node {
@@ -60,4 +60,8 @@ func (n *Network) rebuild(node *Node) error {
 		}
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(node.Discard(), node.Boot(n.cfg))
 }

@@ -7,6 +7,7 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -24,8 +25,21 @@ type Network struct {
 	Client   *Namespace
 	Balancer *Namespace
 
+	cfg   Config
 	plans []Addresses // of each family, the primary one first
 	pacer *Pacer
+}
+
+// Config configures a network.
+type Config struct {
+	Nodes  int           // 1 to MaxNodes
+	Family record.Family // IPv4 if empty
+	Pacer  *Pacer        // for the creation of all namespaces, including those of later pods; nil for none
+	// OwnKernel gives each node a control group and a writable /sys, in a kernel that serves this lab alone.
+	OwnKernel bool
+	// Files is a directory with the files that each node has in directories of its own when it boots, such as Files/var/lib/x; empty
+	// for none, and it need not exist.
+	Files string
 }
 
 // Node is one node of the lab.
@@ -37,20 +51,19 @@ type Node struct {
 
 	plans []Addresses // of each family, the primary one first
 	pacer *Pacer
+	own   private
 }
 
-// New creates the network of IPv4 with 1 to MaxNodes nodes. The caller must be in a network namespace of the lab's own,
-// where New creates the bridge `fabric`.
-func New(nodes int) (*Network, error) { return NewPaced(nodes, record.IPv4, nil) }
+// New creates the network of IPv4 with 1 to MaxNodes nodes, as Create.
+func New(nodes int) (*Network, error) { return Create(Config{Nodes: nodes}) }
 
-// NewPaced is New for any family, with a pacer for the creation of all namespaces, including those of later pods; nil for
-// none.
-func NewPaced(nodes int, family record.Family, pacer *Pacer) (*Network, error) {
-	if nodes < 1 || nodes > MaxNodes {
-		return nil, fmt.Errorf("%d nodes: want 1 to %d", nodes, MaxNodes)
+// Create creates the network. The caller must be in a network namespace of the lab's own, where Create makes the bridge `fabric`.
+func Create(cfg Config) (*Network, error) {
+	if cfg.Nodes < 1 || cfg.Nodes > MaxNodes {
+		return nil, fmt.Errorf("%d nodes: want 1 to %d", cfg.Nodes, MaxNodes)
 	}
-	n := &Network{plans: plansOf(family), pacer: pacer}
-	if err := n.create(nodes); err != nil {
+	n := &Network{cfg: cfg, plans: plansOf(cmp.Or(cfg.Family, record.IPv4)), pacer: cfg.Pacer}
+	if err := n.create(cfg.Nodes); err != nil {
 		n.Close()
 		return nil, fmt.Errorf("creating the lab's network: %w", err)
 	}
@@ -170,6 +183,9 @@ func (n *Network) addNode(number int) error {
 	if err := node.Do(node.createPodNetwork); err != nil {
 		return fmt.Errorf("preparing %s: %w", node.Name, err)
 	}
+	if err := node.Boot(n.cfg); err != nil {
+		return err
+	}
 	return n.addPodRoutes(node)
 }
 
@@ -257,7 +273,7 @@ func (n *Node) RemovePod(addr netip.Addr) error {
 	})
 }
 
-// Close closes all namespaces.
+// Close closes all namespaces, and kills what still runs in the control groups of nodes.
 func (n *Network) Close() {
 	for _, ns := range []*Namespace{n.Client, n.Balancer} {
 		if ns != nil {
@@ -265,6 +281,7 @@ func (n *Network) Close() {
 		}
 	}
 	for _, node := range n.Nodes {
+		_ = node.Discard() // the network ends anyway
 		node.Close()
 	}
 }

@@ -32,7 +32,7 @@ type KernelChoice struct {
 // KernelNames are the choices that are words.
 func KernelNames() (names []string) {
 	for _, s := range suites {
-		names = append(names, s.name)
+		names = append(names, s.Name)
 	}
 	return append(names, HostKernel)
 }
@@ -43,7 +43,7 @@ func ParseKernelChoice(text string) (c KernelChoice, err error) {
 		text = DefaultKernel
 	}
 	for _, s := range suites {
-		if s.name == text {
+		if s.Name == text {
 			return KernelChoice{suite: s}, nil
 		}
 	}
@@ -78,10 +78,10 @@ func (c KernelChoice) name() (string, bool) {
 		return HostKernel, true
 	case c.dir != "" || len(c.packages) > 0:
 		return "", false
-	case c.suite.name == "":
+	case c.suite.Name == "":
 		return DefaultKernel, true
 	}
-	return c.suite.name, true
+	return c.suite.Name, true
 }
 
 // String is the choice without the folders of its files, which do not affect a run.
@@ -125,7 +125,7 @@ func FetchKernel(ctx context.Context, c KernelChoice, cacheDir string, progress 
 		k, err = fetchDirectory(ctx, c.dir, cacheDir, progress)
 	case len(c.packages) > 0:
 		k, err = fetchPackages(ctx, c.packages, cacheDir, progress)
-	case c.suite.name == "":
+	case c.suite.Name == "":
 		c, _ = ParseKernelChoice(DefaultKernel)
 		fallthrough
 	default:
@@ -210,7 +210,7 @@ func hostKernel(ctx context.Context, root, release, cacheDir string, progress fu
 	if err == nil {
 		return fetchFiles(ctx, found, cacheDir, progress)
 	}
-	k, packageErr := apt{}.fetchImage(ctx, "linux-image-"+release, cacheDir, progress)
+	k, packageErr := fetchNamed(ctx, "linux-image-"+release, cacheDir, progress)
 	if packageErr == nil {
 		return k, nil
 	}

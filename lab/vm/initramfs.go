@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -86,63 +85,6 @@ func usr(guest string) string {
 		}
 	}
 	return guest
-}
-
-// AddProgram adds a program of the host and its shared libraries to the image.
-func (img *Image) AddProgram(guest, host string) error {
-	real, err := filepath.EvalSymlinks(host)
-	if err != nil {
-		return fmt.Errorf("finding the program %s: %w", host, err)
-	}
-	img.Add(guest, real, 0o755)
-	return img.addLibraries(real)
-}
-
-func (img *Image) addLibraries(program string) error {
-	f, err := elf.Open(program)
-	if err != nil {
-		return fmt.Errorf("reading the libraries of %s: %w", program, err)
-	}
-	defer f.Close()
-	if interp := f.Section(".interp"); interp != nil {
-		name, err := interp.Data()
-		if err != nil {
-			return fmt.Errorf("reading the loader of %s: %w", program, err)
-		}
-		loader := strings.TrimRight(string(name), "\x00")
-		real, err := filepath.EvalSymlinks(loader)
-		if err != nil {
-			return fmt.Errorf("finding the loader of %s: %w", program, err)
-		}
-		img.Add(loader, real, 0o755)
-	}
-	needed, err := f.ImportedLibraries()
-	if err != nil {
-		return fmt.Errorf("reading the libraries of %s: %w", program, err)
-	}
-	for _, name := range needed {
-		if err := img.addLibrary(name); err != nil {
-			return fmt.Errorf("%s: %w", program, err)
-		}
-	}
-	return nil
-}
-
-func (img *Image) addLibrary(name string) error {
-	for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib", "/lib"} {
-		file := filepath.Join(dir, name)
-		real, err := filepath.EvalSymlinks(file)
-		if err != nil {
-			continue
-		}
-		guest := usr(file)
-		if _, there := img.files[guest]; there {
-			return nil
-		}
-		img.Add(guest, real, 0o755)
-		return img.addLibraries(real)
-	}
-	return fmt.Errorf("the library %s is not on this machine", name)
 }
 
 // File is one entry of an image: a file of the host, a text or a symbolic link, with its path in the guest.

@@ -3,11 +3,9 @@ package vm
 import (
 	"context"
 	"debug/elf"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -107,10 +105,15 @@ func (k Kernel) builtin() (map[string]bool, error) {
 	if _, has := k.files[name]; !has {
 		return nil, nil
 	}
-	list, err := os.ReadFile(filepath.Join(k.dir, name))
+	return builtinOf(filepath.Join(k.dir, name))
+}
+
+// builtinOf reads a list of modules that are built in.
+func builtinOf(file string) (map[string]bool, error) {
+	list, err := os.ReadFile(file)
 	names := map[string]bool{}
-	for file := range strings.FieldsSeq(string(list)) {
-		names[strings.ReplaceAll(strings.TrimSuffix(path.Base(file), moduleSuffix), "-", "_")] = true
+	for module := range strings.FieldsSeq(string(list)) {
+		names[strings.ReplaceAll(strings.TrimSuffix(path.Base(module), moduleSuffix), "-", "_")] = true
 	}
 	return names, err
 }
@@ -174,39 +177,11 @@ func moduleDependencies(path string) ([]string, error) {
 	return nil, nil
 }
 
-func output(ctx context.Context, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return "", fmt.Errorf("%s: %w", name, context.Cause(ctx))
-	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	return string(out), nil
-}
-
-// field returns the value of the first line `key value`.
-func field(text, key string) string {
-	for line := range strings.Lines(text) {
-		if value, is := strings.CutPrefix(strings.TrimSpace(line), key); is {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
 // Modules are the kernel modules that the lab and its subjects need, where the kernel does not have them built in.
 var Modules = []string{
 	"virtio_pci", "veth", "bridge", "dummy", "br_netfilter", "af_packet", "sch_netem", "sch_fq_codel",
 	"nf_conntrack", "nf_conntrack_netlink", "nf_nat", "nf_tables", "nft_ct", "nft_nat", "nft_chain_nat", "nft_masq", "nft_redir",
-	"nft_hash", "nft_numgen", "nft_reject_ipv4", "nft_reject_ipv6", "nft_reject_inet", "nft_limit", "nft_log", "nft_fib_ipv4", "nft_fib_ipv6", "nft_fib_inet", "nft_compat",
+	"nft_counter", "nft_hash", "nft_numgen", "nft_reject_ipv4", "nft_reject_ipv6", "nft_reject_inet", "nft_limit", "nft_log", "nft_fib_ipv4", "nft_fib_ipv6", "nft_fib_inet", "nft_compat",
 	"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_sh", "ip_vs_mh",
 	"ip_set", "ip_set_hash_ip", "ip_set_hash_net", "ip_set_hash_ipport", "ip_set_hash_ipportip", "ip_set_hash_ipportnet", "ip_set_bitmap_port",
 	"ip_tables", "iptable_nat", "iptable_filter", "iptable_mangle",

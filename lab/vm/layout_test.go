@@ -4,21 +4,18 @@ package vm
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/internal/testfiles"
 )
 
 // module is an ELF file with the section .modinfo that names the modules it depends on.
@@ -56,30 +53,6 @@ func module(t *testing.T, depends string) string {
 	return b.String()
 }
 
-func xzOf(w io.Writer) (io.WriteCloser, error) {
-	return xz.WriterConfig{CheckSum: xz.CRC32}.NewWriter(w) // as Debian's kernels, which read no other
-}
-
-func gzipOf(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil }
-
-func zstdOf(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w) }
-
-func compressed(t *testing.T, with func(io.Writer) (io.WriteCloser, error), text string) string {
-	t.Helper()
-	var b bytes.Buffer
-	w, err := with(&b)
-	if err == nil {
-		_, err = io.WriteString(w, text)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
 // writeTree writes files below a directory.
 func writeTree(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
@@ -94,19 +67,12 @@ func writeTree(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// debian makes a package with files and returns its path.
-func debian(t *testing.T, name string, files map[string]string) string {
+// packed makes a package with files and returns its path.
+func packed(t *testing.T, name string, files map[string]string) string {
 	t.Helper()
-	if _, err := exec.LookPath("dpkg-deb"); err != nil {
-		t.Skip("dpkg-deb is not installed")
-	}
-	dir := t.TempDir()
-	root, file := filepath.Join(dir, "root"), filepath.Join(dir, name+"_1.0-1_amd64.deb")
-	all := maps.Clone(files)
-	all["DEBIAN/control"] = "Package: " + name + "\nVersion: 1.0-1\nArchitecture: amd64\nMaintainer: test <test@example.org>\nDescription: test\n"
-	writeTree(t, root, all)
-	if out, err := exec.Command("dpkg-deb", "--build", "--root-owner-group", root, file).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	file := filepath.Join(t.TempDir(), name+"_1.0-1_amd64.deb")
+	if err := os.WriteFile(file, []byte(testfiles.Deb(t, ".xz", files)), 0o644); err != nil {
+		t.Fatal(err)
 	}
 	return file
 }
@@ -120,7 +86,7 @@ type layout struct {
 func (l layout) files(t *testing.T) (files []string) {
 	t.Helper()
 	for i, content := range l.packages {
-		files = append(files, debian(t, fmt.Sprintf("linux-part%d-%s", i, l.release), content))
+		files = append(files, packed(t, fmt.Sprintf("linux-part%d-%s", i, l.release), content))
 	}
 	return files
 }
@@ -130,13 +96,8 @@ func layouts(t *testing.T) map[string]layout {
 	t.Helper()
 	const builtin = "kernel/net/bridge/bridge.ko\n"
 	conntrack, ipvs := module(t, ""), module(t, "nf_conntrack")
-	modules := func(dir, suffix string, with func(io.Writer) (io.WriteCloser, error)) map[string]string {
-		text := func(plain string) string {
-			if with == nil {
-				return plain
-			}
-			return compressed(t, with, plain)
-		}
+	modules := func(dir, suffix string) map[string]string {
+		text := func(plain string) string { return testfiles.Compressed(t, suffix, plain) }
 		return map[string]string{dir + "modules.builtin": builtin, dir + "kernel/drivers/net/veth.ko" + suffix: text(module(t, "")),
 			dir + "kernel/net/netfilter/nf_conntrack.ko" + suffix: text(conntrack), dir + "kernel/net/netfilter/ipvs/ip_vs.ko" + suffix: text(ipvs)}
 	}
@@ -144,7 +105,7 @@ func layouts(t *testing.T) map[string]layout {
 		files[name] = "a compressed kernel"
 		return files
 	}
-	ubuntu := modules("lib/modules/6.8.0-31-generic/", ".zst", zstdOf)
+	ubuntu := modules("lib/modules/6.8.0-31-generic/", ".zst")
 	extra := map[string]string{}
 	for name, text := range ubuntu {
 		if strings.Contains(name, "ip_vs") {
@@ -153,11 +114,11 @@ func layouts(t *testing.T) map[string]layout {
 		}
 	}
 	return map[string]layout{
-		"Debian 12": {"6.1.0", []map[string]string{with(modules("lib/modules/6.1.0/", "", nil), "boot/vmlinuz-6.1.0")}},
-		"Debian 13": {"6.12.1+deb13", []map[string]string{with(modules("usr/lib/modules/6.12.1+deb13/", ".xz", xzOf), "boot/vmlinuz-6.12.1+deb13")}},
-		"Debian 14": {"7.2", []map[string]string{{}, {"usr/lib/modules/7.2/vmlinuz": "a compressed kernel"}, modules("usr/lib/modules/7.2/", ".xz", xzOf)}},
+		"Debian 12": {"6.1.0", []map[string]string{with(modules("lib/modules/6.1.0/", ""), "boot/vmlinuz-6.1.0")}},
+		"Debian 13": {"6.12.1+deb13", []map[string]string{with(modules("usr/lib/modules/6.12.1+deb13/", ".xz"), "boot/vmlinuz-6.12.1+deb13")}},
+		"Debian 14": {"7.2", []map[string]string{{}, {"usr/lib/modules/7.2/vmlinuz": "a compressed kernel"}, modules("usr/lib/modules/7.2/", ".xz")}},
 		"Ubuntu":    {"6.8.0-31-generic", []map[string]string{{"boot/vmlinuz-6.8.0-31-generic": "a compressed kernel"}, ubuntu, extra}},
-		"gzip":      {"5.4.0", []map[string]string{with(modules("lib/modules/5.4.0/", ".gz", gzipOf), "boot/vmlinuz-5.4.0")}},
+		"gzip":      {"5.4.0", []map[string]string{with(modules("lib/modules/5.4.0/", ".gz"), "boot/vmlinuz-5.4.0")}},
 	}
 }
 
@@ -294,7 +255,7 @@ func TestWrongKernelDirectories(t *testing.T) {
 
 // Damaged packages and damaged modules in them are refused by name, and leave nothing in the cache.
 func TestDamagedKernelPackages(t *testing.T) {
-	whole := debian(t, "linux-image-6.1.0", map[string]string{"boot/vmlinuz-6.1.0": "a compressed kernel"})
+	whole := packed(t, "linux-image-6.1.0", map[string]string{"boot/vmlinuz-6.1.0": "a compressed kernel"})
 	text, err := os.ReadFile(whole)
 	if err != nil {
 		t.Fatal(err)
@@ -309,7 +270,7 @@ func TestDamagedKernelPackages(t *testing.T) {
 		refuseKernel(t, name, file, "damaged.deb")
 	}
 	refused := 0
-	for i := 0; i < len(text); i += 31 { // dpkg-deb does not read the part with the description
+	for i := 0; i < len(text); i += 31 { // the part with the description is not read
 		bad := slices.Clone(text)
 		bad[i] ^= 0xff
 		writeTree(t, filepath.Dir(file), map[string]string{"damaged.deb": string(bad)})
@@ -324,14 +285,14 @@ func TestDamagedKernelPackages(t *testing.T) {
 	if refused == 0 {
 		t.Error("no changed byte is refused")
 	}
-	for suffix, with := range map[string]func(io.Writer) (io.WriteCloser, error){".xz": xzOf, ".gz": gzipOf, ".zst": zstdOf} {
-		whole := compressed(t, with, module(t, ""))
+	for suffix := range testfiles.Compressions {
+		whole := testfiles.Compressed(t, suffix, module(t, ""))
 		for name, bad := range map[string]string{"truncated": whole[:len(whole)/2], "empty": "", "no archive": "a module", "flipped": flipped(whole)} {
-			file := debian(t, "linux-image-6.1.0", map[string]string{"boot/vmlinuz-6.1.0": "a kernel", "lib/modules/6.1.0/kernel/net/bad.ko" + suffix: bad})
+			file := packed(t, "linux-image-6.1.0", map[string]string{"boot/vmlinuz-6.1.0": "a kernel", "lib/modules/6.1.0/kernel/net/bad.ko" + suffix: bad})
 			refuseKernel(t, name+suffix, file, "bad.ko"+suffix)
 		}
 	}
-	refuseKernel(t, "no kernel", debian(t, "linux-modules-6.1.0", map[string]string{"lib/modules/6.1.0/kernel/net/veth.ko": module(t, "")}), "0 files boot/vmlinuz")
+	refuseKernel(t, "no kernel", packed(t, "linux-modules-6.1.0", map[string]string{"lib/modules/6.1.0/kernel/net/veth.ko": module(t, "")}), "0 files boot/vmlinuz")
 }
 
 // flipped is a text with one changed byte in its middle.
@@ -354,7 +315,7 @@ func refuseKernel(t *testing.T, name, file, want string) {
 
 // Compressed modules that no guest needs are left out.
 func TestModulesOfDevicesAreLeftOut(t *testing.T) {
-	text := compressed(t, xzOf, module(t, ""))
+	text := testfiles.Compressed(t, ".xz", module(t, ""))
 	dir := t.TempDir()
 	writeTree(t, dir, map[string]string{"vmlinuz": "a kernel", "lib/modules/1/kernel/drivers/net/veth.ko.xz": text,
 		"lib/modules/1/kernel/drivers/gpu/drm.ko.xz": text, "lib/modules/1/kernel/fs/ext4/ext4.ko.xz": text})

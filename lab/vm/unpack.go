@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,12 +14,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/klauspost/compress/zstd"
-	"github.com/ulikunitz/xz"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/input"
+	"github.com/hitless/hitless/lab/debian"
 )
 
 // unpackPrefix begins the names of directories in which packages are unpacked.
@@ -54,11 +52,8 @@ func installKernel(ctx context.Context, dir string, unpack func(work string) (st
 func extract(ctx context.Context, work string, packages []string) (root string, err error) {
 	root = filepath.Join(work, "root")
 	for _, file := range packages {
-		if file, err = filepath.Abs(file); err != nil {
+		if err := debian.Unpack(ctx, file, root); err != nil {
 			return "", err
-		}
-		if _, err := output(ctx, work, "dpkg-deb", "-x", file, root); err != nil {
-			return "", fmt.Errorf("unpacking %s: %w", file, err)
 		}
 	}
 	return root, nil
@@ -154,29 +149,22 @@ func mergeDir(from, to string) error {
 	return nil
 }
 
-// compressions are the suffixes of compressed modules.
-var compressions = map[string]func(io.Reader) (io.Reader, error){
-	".xz":  func(r io.Reader) (io.Reader, error) { return xz.NewReader(r) },
-	".gz":  func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
-	".zst": func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r, zstd.WithDecoderConcurrency(1)) },
-}
-
 const moduleSuffix = ".ko"
 
 // decompression returns the name of a module's plain file, and how to read it; nil for another file.
-func decompression(path string) (plain string, open func(io.Reader) (io.Reader, error)) {
+func decompression(path string) (plain string, open func(io.Reader) (io.ReadCloser, error)) {
 	suffix := filepath.Ext(path)
 	if plain = strings.TrimSuffix(path, suffix); !strings.HasSuffix(plain, moduleSuffix) {
 		return "", nil
 	}
-	return plain, compressions[suffix]
+	return plain, debian.Decompressor(suffix)
 }
 
 // maxModule bounds a module: a small file can hold any number of zeros.
 const maxModule = 256 << 20
 
 // decompress replaces a compressed module by a plain one.
-func decompress(path, plain string, open func(io.Reader) (io.Reader, error)) (err error) {
+func decompress(path, plain string, open func(io.Reader) (io.ReadCloser, error)) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("decompressing the module %s: %w", filepath.Base(path), err)
@@ -191,9 +179,7 @@ func decompress(path, plain string, open func(io.Reader) (io.Reader, error)) (er
 	if err != nil {
 		return err
 	}
-	if d, is := content.(*zstd.Decoder); is {
-		defer d.Close()
-	}
+	defer content.Close()
 	out, err := os.Create(plain)
 	if err != nil {
 		return err

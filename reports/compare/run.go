@@ -34,6 +34,7 @@ type Run struct {
 	Kernel        *record.Kernel `json:"kernel,omitempty"`
 	ControlPlane  string         `json:"controlPlane,omitempty"`
 	Programs      string         `json:"programs,omitempty"` // record.ProgramsReleased or empty
+	Tools         string         `json:"tools,omitempty"`    // record.Run.Tools
 	// Failures are the failed attempts by kind; see Comparison.Changes.
 	Failures []Failures `json:"failures,omitempty"`
 }
@@ -44,7 +45,7 @@ func RunOf(r *analysis.Report, path, history string) Run {
 	seconds, kernel := outageSeconds(r), r.Run.Kernel
 	run := Run{Seed: r.Run.Seed, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped,
 		Delayed: r.Totals.Delayed, WorstGapMs: r.WorstGapMs(), OutageSeconds: &seconds, Report: path, HistorySha256: history,
-		ProgramSha256: r.Run.ProgramSha256, Kernel: &kernel, ControlPlane: r.Run.ControlPlane, Programs: r.Run.Programs, Failures: failuresOf(r)}
+		ProgramSha256: r.Run.ProgramSha256, Kernel: &kernel, ControlPlane: r.Run.ControlPlane, Programs: r.Run.Programs, Tools: r.Run.Tools, Failures: failuresOf(r)}
 	if r.DetectionFloor.Ms != nil {
 		run.DetectionFloorMs = *r.DetectionFloor.Ms
 	}
@@ -86,6 +87,7 @@ var origins = [...]struct {
 	{kernelOrigin, "kernels", kernelText},
 	{"control plane", "control planes", func(r Run) string { return r.ControlPlane }},
 	{"source of programs", "sources of programs", func(r Run) string { return cmp.Or(r.Programs, notReleased) }},
+	{"set of tools", "sets of tools", func(r Run) string { return cmp.Or(r.Tools, pinnedTools) }},
 }
 
 const kernelOrigin = "kernel"
@@ -117,8 +119,12 @@ func kernelText(r Run) string {
 
 const (
 	notRecorded = "not recorded"
-	notReleased = "not released" // of all runs it is not worth a word
+	notReleased = "not released"
+	pinnedTools = "the pinned one, or none"
 )
+
+// usual are values that are not worth a word where all runs have them.
+var usual = []string{notReleased, pinnedTools}
 
 // unlike has a sentence for each origin in which the valid runs differ. A value that is not recorded differs from one that is.
 func (c *Comparison) unlike() (texts []string) {
@@ -178,7 +184,7 @@ func (c *Comparison) originText() string {
 				}
 			}
 		}
-		if len(values) > 0 && !slices.Equal(values, []string{notReleased}) {
+		if len(values) > 1 || len(values) == 1 && !slices.Contains(usual, values[0]) {
 			parts = append(parts, o.name+" "+strings.Join(values, " and "))
 		}
 	}

@@ -144,6 +144,9 @@ func madeText(r analysis.ReportRun) string {
 	if r.Programs != "" {
 		parts = append(parts, r.Programs+" programs")
 	}
+	if r.Tools != "" {
+		parts = append(parts, "tools "+r.Tools)
+	}
 	return strings.Join(parts, ", ")
 }
 

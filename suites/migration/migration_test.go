@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -67,8 +66,8 @@ func describe(ctx context.Context, dir, mode, cleanup string) string {
 	builder := &build.Builder{Cache: filepath.Join(cached, "build"), Progress: func(s build.Step) { fmt.Fprintln(GinkgoWriter, s.Text) }}
 	built, err := builder.Build(ctx, build.Target{Name: "kube-proxy", Version: version})
 	Expect(err).NotTo(HaveOccurred())
-	modprobe, err := exec.LookPath("true")
-	Expect(err).NotTo(HaveOccurred())
+	modprobe := filepath.Join(dir, "modprobe")
+	Expect(os.WriteFile(modprobe, []byte("#!/bin/sh\n"), 0o755)).To(Succeed())
 	protocols := filepath.Join(dir, "protocols") // ipset looks up protocol names
 	Expect(os.WriteFile(protocols, []byte("tcp 6 TCP\nudp 17 UDP\n"), 0o644)).To(Succeed())
 	text := fmt.Sprintf(`name: kube-proxy-as-installed
@@ -78,7 +77,7 @@ program: %[3]s
 args: ["--proxy-mode=%[2]s", "--kubeconfig={kubeconfig}", "--hostname-override={node}", "--cluster-cidr={clusterCIDR}",
   "--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0"]
 files: [{from: %[4]s, to: /usr/bin/modprobe}, {from: %[5]s, to: /etc/protocols}]
-tools: [iptables, ipset, nft, conntrack]
+tools: [sh, iptables, ipset, nft, conntrack]
 ready: {url: "http://127.0.0.1:10256/healthz"}
 terminatingFallback: on
 cleanup: %[6]s

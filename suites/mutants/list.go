@@ -46,6 +46,7 @@ var readsWrongly = []Mutant{
 	{Name: "first-endpoint", Does: "uses only the first endpoint of each slice", Features: []string{"cluster-ip"}},
 	{Name: "ignore-remote", Does: "uses only the endpoints of its own node", Features: []string{"cluster-ip"}},
 	{Name: "skip-empty", Does: "does not program a Service without a usable endpoint, so that nothing refuses connections", Features: []string{"endpoints"}, Runs: []string{"scale-zero"}},
+	{Name: "keep-last", Does: "keeps the last endpoints of a Service that has none any more", Features: []string{"endpoints"}, Runs: []string{"scale-zero"}},
 	{Name: "ignore-deletion", Does: "keeps a deleted Service", Features: []string{"removed-flows"}},
 	{Name: "ignore-type-change", Does: "keeps node ports and addresses when a Service becomes a ClusterIP", Features: []string{"policy-change"}},
 	{Name: "ignore-policy-change", Does: "keeps the first traffic policies of a Service", Features: []string{"policy-change"}},
@@ -115,7 +116,7 @@ var withFlags = []Mutant{
 	{Name: "masquerade-all", Does: "masquerades all traffic to cluster IPs", Features: []string{"cluster-ip"}, Flags: []string{"--masquerade-all"}},
 	{Name: "no-fallback", Does: "does not use serving terminating endpoints", Features: []string{"terminating-endpoints"}, Flags: []string{"--terminating-fallback=false"}, Runs: []string{"rollout-local", "rollout-local-ipv6", "rollout-local-dual-stack"}},
 	{Name: "wrong-node-address", Does: "serves node ports only at another address of the node", Features: []string{"node-port"}, Flags: []string{"--nodeport-addresses=198.51.100.0/24,2001:db8:2::/64"}},
-	{Name: "late", Does: "applies changes up to 30 s late", Features: []string{"rollout", "api-outage"}, Flags: []string{"--ipvs-min-sync-period=30s"}, Runs: []string{"rollout-external-ip", "api-delay", "others-rollout"}},
+	{Name: "late", Does: "applies changes up to 30 s late", Features: []string{"rollout", "api-outage"}, Flags: []string{"--ipvs-min-sync-period=30s"}, Runs: []string{"rollout-external-ip", "api-delay", "others-rollout", "interference-stale-allow"}},
 }
 
 // documented are proxies with a bug or a limitation that is documented, beside one without it.

@@ -30,12 +30,12 @@ var (
 	seed = flag.Int64("guest.seed", 1, "seed of the guest, which shifts its timing")
 )
 
-// packages have netns tests that need IPVS, and run in this order. contract is the first, since new network namespaces inherit sysctls
+// packages have netns tests that need IPVS or, in lab/topology, control groups, and run in this order. contract is the first, since new network namespaces inherit sysctls
 // of the guest's own one, which other tests change.
-var packages = []string{"suites/proxier/contract", "proxier/linux", "proxier/engine", "proxier", "suites/proxier/migration"}
+var packages = []string{"suites/proxier/contract", "proxier/linux", "proxier/engine", "proxier", "suites/proxier/migration", "lab/topology"}
 
-// smoke matches the tests of `make smoke`: connections through virtual servers, and the effect of changes on them.
-const smoke = "ThroughIPVS|BusyConnections|UDPFlowsFollow"
+// smoke matches the tests of `make smoke`: connections through virtual servers, the effect of changes on them, and what a node has for itself.
+const smoke = "ThroughIPVS|BusyConnections|UDPFlowsFollow|OfANode"
 
 // kubeProxy is the kube-proxy that the migration and contract tests use.
 var kubeProxy = build.Target{Name: "kube-proxy", Version: "v1.37.1"}
@@ -131,7 +131,7 @@ func image(t *testing.T) (*vm.Image, vm.Kernel) {
 	}
 	img := vm.NewImage()
 	img.Add(guest.Program, program, 0o755)
-	if err := site.AddTools(img); err != nil {
+	if err := site.AddProxyTools(context.Background(), img, dir, func(s string) { t.Log(s) }); err != nil {
 		t.Fatal(err)
 	}
 	builder := &build.Builder{Cache: filepath.Join(dir, "build"), Progress: func(s build.Step) { t.Log(s.Text) }}

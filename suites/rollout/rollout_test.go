@@ -47,7 +47,7 @@ var _ = BeforeSuite(func() {
 		return
 	}
 	without := options(1, "off")
-	without.Capture = true
+	without.Capture, without.Loop = true, true
 	withoutFallback = suites.Start(ctx, dir, "without", without)
 	_, _, err := withFallback.Wait()
 	Expect(err).NotTo(HaveOccurred())

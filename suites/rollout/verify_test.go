@@ -32,6 +32,34 @@ var _ = Describe("the packets of a run that loses connections", func() {
 	})
 })
 
+var _ = Describe("a loop of curl in a run that loses connections", func() {
+	It("fails only in outages of the report", func() {
+		result, history := finished(withoutFallback)
+		r := looped(history, result.Report, result.Dir)
+		Expect(r.Findings).To(BeEmpty())
+		Expect(r.Doubt()).To(BeEmpty())
+		Expect(r.Loop.Failed).To(BeNumerically(">", 0))
+	})
+
+	It("does not agree with a report without these outages", func() {
+		result, _ := finished(withoutFallback)
+		passed, history := finished(withFallback)
+		Expect(passed.Report.Verdict).To(Equal(analysis.Pass))
+		Expect(looped(history, passed.Report, result.Dir).Findings).To(ContainElement(HaveField("Kind", verify.OtherLoop)))
+	})
+})
+
+// looped compares a report with the requests of curl in a folder.
+func looped(h *record.History, report *analysis.Report, folder string) *verify.Result {
+	GinkgoHelper()
+	requests, err := os.Open(filepath.Join(folder, record.LoopFile))
+	Expect(err).NotTo(HaveOccurred())
+	defer requests.Close()
+	r := verify.NewResult(h, report)
+	Expect(r.CompareLoop(report, requests)).To(Succeed())
+	return r
+}
+
 // verified compares a record with the capture of the run in a folder.
 func verified(h *record.History, folder string) *verify.Result {
 	GinkgoHelper()

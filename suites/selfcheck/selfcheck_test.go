@@ -92,12 +92,10 @@ func build(dir string) string {
 func buildDead(dir string) string {
 	GinkgoHelper()
 	const source = "../../docs/examples/exec-nftables"
+	dir = filepath.Join(dir, "exec-nftables")
+	Expect(os.CopyFS(dir, os.DirFS(source))).To(Succeed())
 	Expect(suites.Build("github.com/hitless/hitless/docs/examples/exec-nftables", filepath.Join(dir, "exec-nftables"))).To(Succeed())
-	text, err := os.ReadFile(filepath.Join(source, "dead.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	file := filepath.Join(dir, "dead.yaml")
-	Expect(os.WriteFile(file, text, 0o644)).To(Succeed())
-	return file
+	return filepath.Join(dir, "dead.yaml")
 }
 
 // describe writes a subject file with these faults and returns its name.

@@ -18,20 +18,16 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-// buildExample builds the proxy of docs/subjects.md and copies its two subject files. It returns the directory of the three.
+// buildExample copies the example of docs/subjects.md and builds its proxy. It returns their directory.
 func buildExample() string {
 	GinkgoHelper()
 	const source = "../../docs/examples/exec-nftables"
 	dir := GinkgoT().TempDir()
+	Expect(os.CopyFS(dir, os.DirFS(source))).To(Succeed())
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/", "github.com/hitless/hitless/docs/examples/exec-nftables")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
-	for _, name := range []string{"subject.yaml", "forgetful.yaml"} {
-		text, err := os.ReadFile(filepath.Join(source, name))
-		Expect(err).NotTo(HaveOccurred())
-		Expect(os.WriteFile(filepath.Join(dir, name), text, 0o644)).To(Succeed())
-	}
 	return dir
 }
 

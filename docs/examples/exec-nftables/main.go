@@ -1,5 +1,8 @@
 // Command exec-nftables is the worked example of docs/subjects.md: a minimal proxy with the standard library and nft. It lists Services
-// and EndpointSlices four times per second, and writes changed rules in one nft transaction.
+// and EndpointSlices periodically, and writes changed rules in one nft transaction.
+//
+// Its settings are an object of the API, ProxySettings of example.com. The head of its rules is a file of the node, and the rules
+// that it has written are in another one, so that a restart does not write the same rules again.
 //
 // It is deliberately simple: IPv4, no externalTrafficPolicy Local, no NodePorts, no session affinity, and an API server
 // without credentials.
@@ -12,17 +15,21 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log"
 	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 )
 
-// pollEvery is the time between two lists. Backends serve longer than that after SIGTERM.
-const pollEvery = 250 * time.Millisecond
+const (
+	installed = "/var/lib/exec-nftables" // folder with head.nft
+	saved     = "/run/exec-nftables"     // folder for written.nft; it is lost with the node's power, as the rules are
+)
 
 func main() {
 	server := flag.String("server", "", "URL of the API server, without credentials")
@@ -32,7 +39,7 @@ func main() {
 	defer stop()
 	var err error
 	if *cleanup {
-		err = nft(ctx, removal)
+		err = errors.Join(nft(ctx, removal), os.RemoveAll(filepath.Join(saved, "written.nft")))
 	} else if os.Getenv("DEAD_AFTER_RESTART") != "" && nft(ctx, "list table ip exec-nftables") == nil {
 		go serveHealth() // the fault of a red twin: healthy, and no rule is written any more
 		<-ctx.Done()
@@ -46,25 +53,39 @@ func main() {
 
 // run updates the rules until ctx ends. The rules stay, so that connections survive the end of the proxy.
 func run(ctx context.Context, server string, keep bool) error {
-	var written string
-	proxy := proxy{keep: keep, kept: map[string][]string{}}
-	ticker := time.NewTicker(pollEvery)
+	head, err := os.ReadFile(filepath.Join(installed, "head.nft"))
+	if err != nil {
+		return err
+	}
+	var settings settings // the time between two lists; backends serve longer than that after SIGTERM
+	if err := get(ctx, server+"/apis/example.com/v1/proxysettings/default", &settings); err != nil {
+		return err
+	}
+	log.Printf("polling every %d ms", settings.Spec.PollMilliseconds)
+	written, err := os.ReadFile(filepath.Join(saved, "written.nft"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	log.Printf("the last process has left %d bytes of rules", len(written))
+	proxy := proxy{head: string(head), keep: keep, kept: map[string][]string{}}
+	ticker := time.NewTicker(time.Duration(settings.Spec.PollMilliseconds) * time.Millisecond)
 	defer ticker.Stop()
-	for {
+	for healthy := false; ; {
 		rules, err := proxy.wanted(ctx, server)
-		if err == nil && rules != written {
-			err = nft(ctx, rules)
+		if err == nil && rules != string(written) {
+			err = errors.Join(nft(ctx, rules), os.WriteFile(filepath.Join(saved, "written.nft"), []byte(rules), 0o600))
 		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
 			log.Print(err) // the old rules stay until the next try
-		case written == "":
-			go serveHealth()
-			fallthrough
 		default:
-			written = rules
+			written = []byte(rules)
+			if !healthy {
+				go serveHealth()
+				healthy = true
+			}
 		}
 		select {
 		case <-ticker.C:

@@ -31,6 +31,9 @@ type (
 		}
 		Ports []port
 	}
+	settings struct {
+		Spec struct{ PollMilliseconds int }
+	}
 	meta struct {
 		Namespace, Name string
 		Labels          map[string]string
@@ -41,22 +44,12 @@ type (
 	}
 )
 
-const (
-	// head creates missing chains and empties them. Deleting a chain would break translated connections.
-	head = `add table ip exec-nftables
-add chain ip exec-nftables services { type nat hook prerouting priority dstnat; }
-add chain ip exec-nftables source { type nat hook postrouting priority srcnat; }
-add chain ip exec-nftables refuse { type filter hook forward priority filter; }
-flush chain ip exec-nftables services
-flush chain ip exec-nftables source
-flush chain ip exec-nftables refuse
-add rule ip exec-nftables source ct status dnat masquerade
-`
-	removal = "add table ip exec-nftables\ndelete table ip exec-nftables\n"
-)
+// removal is the input of nft that removes all rules.
+const removal = "add table ip exec-nftables\ndelete table ip exec-nftables\n"
 
 // proxy turns objects into rules.
 type proxy struct {
+	head string              // the rules of every ruleset
 	keep bool                // removed endpoints stay in the rules: the fault of the red twin
 	kept map[string][]string // by Service and port
 }
@@ -64,7 +57,7 @@ type proxy struct {
 // ruleset returns the input of nft for all Services. It is deterministic.
 func (p *proxy) ruleset(services []service, all []slice) string {
 	var b strings.Builder
-	b.WriteString(head)
+	b.WriteString(p.head)
 	slices.SortFunc(services, func(x, y service) int {
 		return strings.Compare(x.Metadata.Namespace+"/"+x.Metadata.Name, y.Metadata.Namespace+"/"+y.Metadata.Name)
 	})

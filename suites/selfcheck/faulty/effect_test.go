@@ -195,7 +195,7 @@ func (o *objects) change(how func(*v1.Service)) {
 func (o *objects) endpoints(from, to int) {
 	s := o.slices[plain][0].DeepCopy()
 	s.Endpoints = o.all[from:to]
-	o.slices[plain][0], o.changed = s, append(o.changed, plain)
+	o.slices[plain], o.changed = []*discovery.EndpointSlice{s}, append(o.changed, plain)
 }
 
 // Names implements proxier.Source, as do the methods below.

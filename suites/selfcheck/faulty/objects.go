@@ -64,6 +64,7 @@ var objectFaults = map[string]func(*injection, fault) error{
 		return nil
 	},
 	"skip-empty":         (*injection).skipEmpty,
+	"keep-last":          (*injection).keepLast,
 	"ignore-deletion":    remembering(func(_, first *v1.Service) *v1.Service { return first }, true),
 	"ignore-type-change": remembering(keepType, false),
 	"ignore-policy-change": remembering(func(now, first *v1.Service) *v1.Service {
@@ -243,6 +244,33 @@ func (i *injection) skipEmpty(fault) error {
 		return nil
 	}}
 	return nil
+}
+
+// keepLast goes on with the last slices of a Service that had an endpoint, once none has one any more.
+func (i *injection) keepLast(fault) error {
+	i.parts.Source = &lastSlices{Source: i.parts.Source, of: map[types.NamespacedName][]*discovery.EndpointSlice{}}
+	return nil
+}
+
+type lastSlices struct {
+	proxier.Source
+
+	mu sync.Mutex
+	of map[types.NamespacedName][]*discovery.EndpointSlice
+}
+
+func (l *lastSlices) Slices(name types.NamespacedName) []*discovery.EndpointSlice {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.Source.Slices(name)
+	if slices.ContainsFunc(now, func(s *discovery.EndpointSlice) bool { return len(s.Endpoints) > 0 }) {
+		l.of[name] = now
+		return now
+	}
+	if last, had := l.of[name]; had {
+		return last
+	}
+	return now
 }
 
 // serveOtherProxies also programs the Services that exist at its start and have the label of another proxy, which its source does not see.
