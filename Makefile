@@ -15,6 +15,9 @@ packages: ## install missing system packages that a run needs (root)
 
 build: ## build bin/hitless, a static binary
 	$(GO) build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless ./cmd/hitless
+ifneq ($(shell $(GO) env GOOS GOARCH | paste -sd-),linux-amd64)
+	GOOS=linux GOARCH=amd64 $(GO) build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/hitless-linux-amd64 ./cmd/hitless # of the lab's VM
+endif
 
 image: build ## build an OCI image and its bill of materials in out/image, without Docker (IMAGE=hitless:latest)
 	$(GO) run -C deploy/image . -program $(CURDIR)/bin/hitless -name "$${IMAGE:-hitless:latest}" -out $(CURDIR)/out/image

@@ -84,7 +84,7 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	copies, err := version.Entries(filepath.Join(c.Dir, programDir))
+	copies, err := version.Entries(site.ProgramDir(c.Dir))
 	packed, err := tools.Entries(site.ToolsDir(c.Dir))
 	if err != nil {
 		return nil, err
@@ -105,7 +105,4 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 }
 
 // cacheDirs are the directories of the cache whose entries are listed.
-var cacheDirs = []string{"kernel", "initramfs", "snapshots", "build", "tools", programDir}
-
-// programDir has this program without its version, for guests of a release.
-const programDir = "program"
+var cacheDirs = []string{"kernel", "initramfs", "snapshots", "build", "tools", "program"}

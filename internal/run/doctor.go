@@ -44,6 +44,7 @@ type doctor struct {
 	places   []site.Place
 	cpus     func() (int, error)
 	priority func() error // whether this user may give real-time priorities
+	guest    error        // why there is no program for guests
 	root     bool
 	host     func(ctx context.Context, mode string) error // whether this machine's kernel can run a lab
 	cache    string
@@ -63,13 +64,14 @@ func Doctor(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	d := doctor{find: findProgram, qemu: site.QEMUVersion, tryQEMU: vm.TryQEMU, goEnv: build.InstalledGo, memoryMB: memory.AvailableMB, cpus: ownCPUs, priority: vm.TryPriority, root: os.Geteuid() == 0,
-		kernel: vm.ReadyKernel, tools: cachedTools, places: site.Places("out", dir), cache: dir,
+		kernel: vm.ReadyKernel, tools: cachedTools, guest: site.GuestProgram(program), places: site.Places("out", dir), cache: dir,
 		host: func(ctx context.Context, mode string) error { return site.TryHost(ctx, program, mode, hereOnly(dir)) }}
 	return d.findings(ctx), ctx.Err()
 }
 
 func (d doctor) findings(ctx context.Context) []Finding {
-	findings := append(d.programs(ctx), d.kernelPackage(ctx), d.guestTools(ctx))
+	findings := append(d.programs(ctx), d.guestProgram()...)
+	findings = append(findings, d.kernelPackage(ctx), d.guestTools(ctx))
 	cached, whole := d.cached()
 	findings = append(append(findings, d.goCommand(ctx, whole)...), d.memory())
 	findings = append(findings, d.disk()...)
@@ -122,6 +124,14 @@ func hereOnly(cacheDir string) func(context.Context) (tools.Set, error) {
 		}
 		return tools.Set{}, errNoTools
 	}
+}
+
+// guestProgram says nothing where guests can execute this program, or another one.
+func (d doctor) guestProgram() []Finding {
+	if d.guest == nil {
+		return nil
+	}
+	return []Finding{{"guest program", Missing, d.guest.Error()}}
 }
 
 func (d doctor) guestTools(ctx context.Context) Finding {

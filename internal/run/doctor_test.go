@@ -68,6 +68,7 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 			program(t, vm.QEMU, "exit 1")
 			d.qemu = site.QEMUVersion
 		}, "virtual machine", Missing, []string{"qemu-system-x86"}},
+		"a program for guests": {func(_ *testing.T, d *doctor) { d.guest = errors.New("put it beside") }, "guest program", Missing, []string{"put it beside"}},
 		"guest tools": {func(_ *testing.T, d *doctor) {
 			d.tools = func(context.Context, string) (tools.Set, bool) { return tools.Set{}, false }
 		}, "guest tools", Note, []string{"first run", "hitless build guest-tools"}},

@@ -18,7 +18,6 @@ import (
 	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
-	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -288,7 +287,7 @@ func (o *Options) fillDefaults() error {
 		}
 	}
 	if o.Program == "" && err == nil {
-		if o.Program, err = version.Own(context.Background(), filepath.Join(o.Cache, programDir)); err != nil {
+		if o.Program, err = site.OwnProgram(context.Background(), o.Cache); err != nil {
 			err = usagef("%w", err)
 		}
 	}

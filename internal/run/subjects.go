@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -33,6 +34,7 @@ type BuiltProxy struct {
 type machine struct {
 	has   func(program string) bool
 	built func() ([]build.Target, error) // versions of kube-proxy in the cache
+	guest error                          // why there is no program for guests
 }
 
 // Subjects returns the kinds of subjects with their requirements, and the kube-proxies in the cache.
@@ -41,7 +43,11 @@ func Subjects(ctx context.Context) ([]Testable, []BuiltProxy, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	m := machine{has: installed, built: func() ([]build.Target, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	m := machine{has: installed, guest: site.GuestProgram(program), built: func() ([]build.Target, error) {
 		return (&build.Builder{Cache: filepath.Join(dir, "build")}).CachedAll(ctx, "kube-proxy")
 	}}
 	return m.subjects()
@@ -69,8 +75,8 @@ func (m machine) subjects() ([]Testable, []BuiltProxy, error) {
 		return nil, nil, err
 	}
 	lab := m.missing(vmNeeds)
-	if runtime.GOARCH != "amd64" {
-		lab = "the lab's virtual machine is built for x86-64; this machine is " + runtime.GOARCH
+	if lab == "" && m.guest != nil {
+		lab = m.guest.Error()
 	}
 	row := func(name, versions, why, text string) Testable {
 		return Testable{name, why == "", versions, cmp.Or(why, text)}

@@ -30,6 +30,7 @@ func TestSubjectsSayWhatIsMissing(t *testing.T) {
 	}{
 		"nothing":       {without(nil), nil, ""},
 		"qemu":          {without([]string{"qemu-system-x86_64"}), []string{bundled, proxy, described}, "apt-get install qemu-system-x86"},
+		"guest program": {machine{has: without(nil).has, built: without(nil).built, guest: errors.New("put it beside")}, []string{bundled, proxy, described}, "put it beside"},
 		"go":            {without([]string{"go"}), []string{proxy}, "Go 1.26"},
 		"go, but built": {without([]string{"go"}, "v1.26.0"), nil, ""},
 	} {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
@@ -118,6 +119,9 @@ const loadedModules = "/sys/module"
 // hitless, and get returns the tools that the test of iptables and of nftables needs. The test takes less than a second and leaves nothing
 // behind.
 func TryHost(ctx context.Context, program, need string, get func(context.Context) (tools.Set, error)) error {
+	if p := thisPlatform(); !p.guests() {
+		return fmt.Errorf("the programs of a lab are for linux/%s, and this machine is %s/%s", build.Architecture, p.os, p.arch)
+	}
 	plan, err := guest.Plan{Scenario: guest.TryScenario, Kernel: guest.KernelHost, Parameters: map[string]string{"need": need}}.Marshal()
 	if err != nil {
 		return err

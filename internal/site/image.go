@@ -46,8 +46,10 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 	if err != nil {
 		return UsageError{Reason: err}
 	}
-	if err := checkFlags(ctx, proxies, binaries); err != nil {
-		return err
+	if thisPlatform().guests() { // else the programs cannot be asked here
+		if err := checkFlags(ctx, proxies, binaries); err != nil {
+			return err
+		}
 	}
 	for _, b := range binaries {
 		l.programs = append(l.programs, programFacts{b.Target.String(), string(cmp.Or(b.Source, build.Built)), b.Sha256, b.Notes})

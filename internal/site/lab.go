@@ -87,7 +87,10 @@ func (l *lab) chooseKernel(ctx context.Context) error {
 	if l.Kernel == "vm" || l.Kernel == "auto" && (l.Clock != "real" || l.GuestKernel != "") {
 		return nil
 	}
-	err := l.plan.CheckHost()
+	err := CheckHostPlatform()
+	if err == nil {
+		err = l.plan.CheckHost()
+	}
 	if err == nil {
 		err = l.tryHost(ctx)
 	}

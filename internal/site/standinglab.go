@@ -27,7 +27,7 @@ import (
 // HoldLab brings a lab up in namespaces of this machine's kernel and keeps it until ctx ends, as a cluster for other programs. When
 // it is up, its kubeconfig is in the file, and up is called. Only that file is left behind.
 func HoldLab(ctx context.Context, c Call, o LabOptions, plan guest.Plan, spec subject.Spec, file string, up func()) error {
-	if err := CheckPlatform(); err != nil {
+	if err := CheckHostPlatform(); err != nil {
 		return err
 	}
 	l := &lab{Call: c, LabOptions: o, plan: plan, spec: spec}

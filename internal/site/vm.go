@@ -83,6 +83,9 @@ type PackedGuest struct {
 
 // Pack packs the kernel and the files of the guest. It needs no QEMU and boots nothing.
 func (v *VM) Pack(ctx context.Context) (packed PackedGuest, err error) {
+	if v.Program, err = v.guestProgram(ctx, thisPlatform()); err != nil {
+		return packed, err
+	}
 	img, err := v.image(ctx)
 	if err != nil {
 		return packed, err

@@ -1,4 +1,4 @@
-// Package version identifies the build of this program. A release has its version in a stamp of fixed length, and Own takes the stamp
+// Package version identifies the build of this program. A release has its version in a stamp of fixed length, and Plain takes the stamp
 // out of the program that runs in a guest: so a version changes no history.
 package version
 
@@ -60,19 +60,16 @@ func textOf(stamp string) string {
 	return strings.TrimRight(strings.TrimSuffix(text, string(end)), string(blank))
 }
 
-// Own is the file of the running program without its version: the program itself if it has none, or else a copy in a directory of the
-// cache, which it makes. The latest copies stay.
-func Own(ctx context.Context, dir string) (string, error) {
-	program, err := os.Executable()
-	if err != nil || textOf(stamp) == "" {
-		return program, err
+// Release is the version and revision of this program if it is of a release; empty otherwise.
+func Release() string { return textOf(stamp) }
+
+// ReleaseOf is Release of the program in a file.
+func ReleaseOf(program string) (string, error) {
+	data, where, err := find(program)
+	if err != nil || where < 0 {
+		return "", err
 	}
-	name, err := plain(ctx, program, dir)
-	if err != nil {
-		return "", fmt.Errorf("copying this program without its version: %w", err)
-	}
-	_ = cache.MarkUsed(name)                                                                    // without it an older copy may stay instead
-	return name, cache.Prune(dir, "", cache.Limit{Keep: 3, MinAge: 24 * time.Hour}, time.Now()) // a run may use another one
+	return textOf(string(data[where : where+textBytes])), nil
 }
 
 // OwnSum is the SHA-256, in hex, of the running program without its version: an input of runs.
@@ -84,7 +81,7 @@ func OwnSum(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return sum(ctx, program)
+	return sum(program)
 }
 
 // Entries lists the copies of Own in a directory of the cache.
@@ -108,31 +105,37 @@ func Entries(dir string) ([]cache.Entry, error) {
 }
 
 // sum is the SHA-256, in hex, of a program without its version.
-func sum(ctx context.Context, program string) (string, error) {
-	where, err := find(program)
+func sum(program string) (string, error) {
+	data, where, err := find(program)
 	if err != nil {
 		return "", err
 	}
-	if where < 0 {
-		return cache.Sha256(ctx, program)
-	}
-	data, err := unstamped(program, where)
-	digest := sha256.Sum256(data)
-	return hex.EncodeToString(digest[:]), err
+	return digest(unstamped(data, where)), nil
 }
 
-// plain is the file of a program without its version, see Own.
-func plain(ctx context.Context, program, dir string) (string, error) {
-	where, err := find(program)
+func digest(data []byte) string {
+	d := sha256.Sum256(data)
+	return hex.EncodeToString(d[:])
+}
+
+// Plain is the file of a program without its version: the program itself if it has none, or else a copy in a directory of the cache, which
+// it makes. The latest copies stay.
+func Plain(ctx context.Context, program, dir string) (string, error) {
+	data, where, err := find(program)
 	if err != nil || where < 0 {
 		return program, err
 	}
-	data, err := unstamped(program, where)
+	name, err := plain(ctx, unstamped(data, where), dir)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("copying %s without its version: %w", program, err)
 	}
-	digest := sha256.Sum256(data)
-	name := filepath.Join(dir, hex.EncodeToString(digest[:]))
+	_ = cache.MarkUsed(name)                                                                    // without it an older copy may stay instead
+	return name, cache.Prune(dir, "", cache.Limit{Keep: 3, MinAge: 24 * time.Hour}, time.Now()) // a run may use another one
+}
+
+// plain writes a program, by its digest, to a directory of the cache.
+func plain(ctx context.Context, data []byte, dir string) (string, error) {
+	name := filepath.Join(dir, digest(data))
 	if found, err := cache.Sha256(ctx, name); err == nil && found == filepath.Base(name) {
 		return name, nil
 	}
@@ -154,36 +157,32 @@ func plain(ctx context.Context, program, dir string) (string, error) {
 	return name, f.Finish(filepath.Base(name))
 }
 
-// unstamped is a program whose stamp at an offset has no text.
-func unstamped(program string, where int) ([]byte, error) {
-	data, err := os.ReadFile(program)
-	if err != nil {
-		return nil, fmt.Errorf("reading the program of hitless: %w", err)
+// unstamped is a program whose stamp at an offset has no text; a negative offset is that of none.
+func unstamped(data []byte, where int) []byte {
+	if where >= 0 {
+		copy(data[where:], bytes.Repeat([]byte{blank}, textBytes))
 	}
-	copy(data[where:], bytes.Repeat([]byte{blank}, textBytes))
-	return data, nil
+	return data
 }
 
-// find is the offset of the text of a program's stamp; -1 for a program without a version.
-func find(program string) (int, error) {
-	data, err := os.ReadFile(program)
-	if err != nil {
-		return -1, fmt.Errorf("reading the program of hitless: %w", err)
+// find reads a program, and is the offset of the text of its stamp; -1 for a program without a version.
+func find(program string) (data []byte, found int, err error) {
+	found = -1
+	if data, err = os.ReadFile(program); err != nil {
+		return nil, found, fmt.Errorf("reading the program of hitless: %w", err)
 	}
-	found := -1
 	for at := 0; ; {
 		i := bytes.Index(data[at:], begin())
 		if i < 0 {
-			break
+			return data, found, nil
 		}
 		at += i + len(begin())
 		if at+textBytes >= len(data) || data[at+textBytes] != end || textOf(string(data[at:at+textBytes])) == "" {
 			continue
 		}
 		if found >= 0 {
-			return -1, fmt.Errorf("%s has two versions; use one of `make release`", program)
+			return nil, -1, fmt.Errorf("%s has two versions; use one of `make release`", program)
 		}
 		found = at
 	}
-	return found, nil
 }

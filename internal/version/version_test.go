@@ -24,24 +24,30 @@ func program(t *testing.T, text string) string {
 func TestAVersionChangesNoDigest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
 	none := program(t, "")
-	want, err := sum(t.Context(), none)
+	want, err := sum(none)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if same, err := plain(t.Context(), none, dir); err != nil || same != none {
+	if same, err := Plain(t.Context(), none, dir); err != nil || same != none {
 		t.Errorf("%s, %v; want the program itself", same, err)
 	}
 	var file string
 	for _, text := range []string{"v1.0.0/0123456789ab", "v22.10.0-rc.1+build/ba9876543210"} {
 		p := program(t, text)
-		if got, err := sum(t.Context(), p); err != nil || got != want {
+		if got, err := sum(p); err != nil || got != want {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
-		copied, err := plain(t.Context(), p, dir)
+		copied, err := Plain(t.Context(), p, dir)
 		if err != nil || filepath.Base(copied) != want || file != "" && copied != file {
 			t.Errorf("%s: %s, %v", text, copied, err)
 		}
 		file = copied
+		if of, err := ReleaseOf(p); err != nil || of != text {
+			t.Errorf("the release is %q, %v; want %q", of, err, text)
+		}
+		if of, err := ReleaseOf(copied); err != nil || of != "" {
+			t.Errorf("the release of the copy is %q, %v; want none", of, err)
+		}
 		if !bytes.Equal(read(t, copied), read(t, none)) {
 			t.Errorf("%s differs from a program without a version", copied)
 		}
@@ -56,7 +62,7 @@ func TestOtherBytesChangeTheDigest(t *testing.T) {
 	seen := map[string]string{}
 	for _, text := range []string{"v1.0.0", strings.Repeat("x", textBytes+1), strings.Repeat("y", textBytes+1)} {
 		p := program(t, text)
-		got, err := sum(t.Context(), p)
+		got, err := sum(p)
 		if err != nil || seen[got] != "" {
 			t.Errorf("%q has the digest of %q: %v", text, seen[got], err)
 		}
@@ -66,7 +72,7 @@ func TestOtherBytesChangeTheDigest(t *testing.T) {
 	if err := os.WriteFile(longer, append(read(t, longer), 'x'), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := sum(t.Context(), longer); err != nil || seen[got] != "" {
+	if got, err := sum(longer); err != nil || seen[got] != "" {
 		t.Errorf("a longer program has the digest of another: %v", err)
 	}
 }
@@ -74,7 +80,7 @@ func TestOtherBytesChangeTheDigest(t *testing.T) {
 // A damaged copy in the cache is made again.
 func TestDamagedCopyIsMadeAgain(t *testing.T) {
 	dir, p := t.TempDir(), program(t, "v1.0.0")
-	first, err := plain(t.Context(), p, dir)
+	first, err := Plain(t.Context(), p, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +91,7 @@ func TestDamagedCopyIsMadeAgain(t *testing.T) {
 	if entries, err := Entries(dir); err != nil || len(entries) != 1 || entries[0].Check(t.Context(), nil) == nil {
 		t.Errorf("the damage is not seen: %+v, %v", entries, err)
 	}
-	if again, err := plain(t.Context(), p, dir); err != nil || !bytes.Equal(read(t, again), good) {
+	if again, err := Plain(t.Context(), p, dir); err != nil || !bytes.Equal(read(t, again), good) {
 		t.Errorf("%s is not what it was: %v", again, err)
 	}
 	if entries, err := Entries(dir); err != nil || len(entries) != 1 || entries[0].Check(t.Context(), nil) != nil {
@@ -99,7 +105,7 @@ func TestTwoStampsAreRefused(t *testing.T) {
 	if err := os.WriteFile(p, append(data, data...), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sum(t.Context(), p); err == nil || !strings.Contains(err.Error(), "two versions") {
+	if _, err := sum(p); err == nil || !strings.Contains(err.Error(), "two versions") {
 		t.Errorf("%v", err)
 	}
 }

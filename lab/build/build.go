@@ -9,7 +9,8 @@
 // A substituted version is listed in the notes of the binary.
 //
 // The built binaries differ from upstream's release artifacts: the sources are the same, except for the substitutions in the notes, but
-// the compiler is another. The package does not start programs and does not build hitless.
+// the compiler is another. The package does not start programs. It builds hitless only for
+// guests, where this machine is of another platform (Self).
 package build
 
 import (

@@ -27,6 +27,7 @@ const recipeVersion = "1"
 //	index/NAME@VERSION,GOVERSION,RECIPE.json  the entry of a target, so that a cached one needs no module resolution
 //	bin/NAME@VERSION-KEY/                     the binary, its go.mod and go.sum, and binary.json
 //	released/NAME@VERSION-KEY/                a released binary, and binary.json
+//	self/hitless@VERSION/                     hitless for guests, where this machine is of another platform
 //	work/                                     files of running builds, and downloads that are not whole
 //	lock/                                     one file per version of a root module, and per release
 type store struct{ dir string }

@@ -33,7 +33,10 @@ func Entries(dir string) ([]cache.Entry, error) {
 	work, err3 := cache.List(filepath.Join(dir, "work"), func(path string) *cache.Entry {
 		return &cache.Entry{Path: path, Lock: filepath.Join(dir, "lock", filepath.Base(path)), State: cache.LeftOver, Why: "a process was ended while it built or downloaded programs; a download would continue here"}
 	})
-	return slices.Concat(programs, released, index, work), errors.Join(err1, err2, err3, err4)
+	selves, err5 := cache.List(filepath.Join(dir, selfDir), func(path string) *cache.Entry {
+		return selfEntry(path, filepath.Join(dir, selfDir, cache.LockName))
+	})
+	return slices.Concat(programs, released, index, work, selves), errors.Join(err1, err2, err3, err4, err5)
 }
 
 // programEntry describes a directory NAME@VERSION-KEY. lock is the file that writers of a target lock.

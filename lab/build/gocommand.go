@@ -71,12 +71,15 @@ var errNoGo = errors.New("no go command found in PATH; install Go, or name a dir
 // goCommand is the go command of this machine.
 type goCommand struct{}
 
+// Architecture is that of all programs: labs have x86-64 CPUs, whatever this machine has.
+const Architecture = "amd64"
+
 // buildEnv overrides settings of the user that would change the binaries (GOFLAGS, a workspace, an experiment, a CPU level that the
 // guest does not have). The module proxy, the checksum database and the caches are those of the user.
 func buildEnv() []string {
 	return []string{
 		"GO111MODULE=on", "GOWORK=off", "GOTOOLCHAIN=local", "GOFLAGS=-mod=readonly", "GOEXPERIMENT=", "GODEBUG=",
-		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + runtime.GOARCH, "GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off",
+		"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + Architecture, "GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off",
 	}
 }
 

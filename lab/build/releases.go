@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
@@ -46,11 +45,11 @@ func releaseOf(t Target) (release, error) {
 	r := release{target: t, mirror: kubernetesMirror}
 	var sums []string
 	if t.Name == "etcd" {
-		name := "etcd-" + t.Version + "-linux-" + runtime.GOARCH
+		name := "etcd-" + t.Version + "-linux-" + Architecture
 		r.mirror, r.path, r.member = etcdMirror, t.Version+"/"+name+".tar.gz", name+"/etcd"
 		sums = []string{t.Version + "/SHA256SUMS"}
 	} else {
-		r.path = t.Version + "/bin/linux/" + runtime.GOARCH + "/" + t.Name
+		r.path = t.Version + "/bin/linux/" + Architecture + "/" + t.Name
 		sums = []string{r.path + ".sha256", r.path + ".sha512"}
 	}
 	base, err := baseAddress(r.mirror)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -48,7 +47,7 @@ type walked struct {
 
 func newWalker(src source, fetch fetcher, info goInfo, root provider) *walker {
 	c := gobuild.Default
-	c.GOOS, c.GOARCH, c.CgoEnabled, c.Compiler = "linux", runtime.GOARCH, false, "gc"
+	c.GOOS, c.GOARCH, c.CgoEnabled, c.Compiler = "linux", Architecture, false, "gc"
 	c.GOROOT, c.ReleaseTags, c.BuildTags, c.ToolTags = info.Root, info.Tags, nil, nil
 	return &walker{
 		source: src, fetch: fetch, context: c, std: filepath.Join(info.Root, "src"),

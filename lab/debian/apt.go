@@ -9,11 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
 	"github.com/hitless/hitless/internal/cache"
 )
+
+// Architecture is that of all packages: guests have x86-64 CPUs, whatever this machine has.
+const Architecture = "amd64"
 
 // Suite is a release of Debian.
 type Suite struct {
@@ -97,10 +101,16 @@ const listsAge = 24 * time.Hour
 // Lists returns the package lists of the release with its security updates: those of this machine if it is one of them, else private ones
 // in dir.
 func (s Suite) Lists(ctx context.Context, dir string, progress func(string)) (Apt, error) {
-	if own, err := os.ReadFile("/etc/os-release"); err == nil && Field(string(own), "VERSION_CODENAME=") == s.Codename {
+	if s.Own() {
 		return Apt{}, nil
 	}
 	return s.private(ctx, filepath.Join(dir, s.Name), true, progress)
+}
+
+// Own reports whether this machine has the release, for x86-64: its own package lists are then those of the release.
+func (s Suite) Own() bool {
+	own, err := os.ReadFile("/etc/os-release")
+	return err == nil && Field(string(own), "VERSION_CODENAME=") == s.Codename && runtime.GOARCH == Architecture
 }
 
 // ReleaseLists returns private package lists of the release alone, in dir. Its packages change only with a point release.
@@ -164,7 +174,7 @@ func (s Suite) update(ctx context.Context, a Apt, dir string, security bool) err
 // sources are the lines of sources.list.
 func (s Suite) sources(m mirrors, security bool) string {
 	line := func(mirror, codename string) string {
-		return fmt.Sprintf("deb [target=Packages arch=amd64 signed-by=%s] %s %s main\n", keyring, mirror, codename)
+		return fmt.Sprintf("deb [target=Packages arch=%s signed-by=%s] %s %s main\n", Architecture, keyring, mirror, codename)
 	}
 	text := line(m.main, s.Codename)
 	if security && m.security != "" && !s.Rolling {
@@ -178,6 +188,8 @@ func (s Suite) sources(m mirrors, security bool) string {
 func aptConfig(dir string) string {
 	return fmt.Sprintf(`Dir::State::lists %q;
 Dir::State::status "/dev/null";
+APT::Architecture "amd64";
+APT::Architectures "amd64";
 Dir::Cache %q;
 Dir::Etc::sourcelist %q;
 Dir::Etc::sourceparts "/dev/null";

@@ -101,7 +101,10 @@ func walk(ctx context.Context, file string, visit func(*tar.Header, io.Reader) e
 func dataMember(r io.Reader) (name string, data io.Reader, err error) {
 	const magic, headerSize = "!<arch>\n", 60
 	begin := make([]byte, len(magic))
-	if _, err := io.ReadFull(r, begin); err != nil || string(begin) != magic {
+	if _, err := io.ReadFull(r, begin); err != nil {
+		return "", nil, fmt.Errorf("reading it: %w", err)
+	}
+	if string(begin) != magic {
 		return "", nil, errors.New("it is no package of Debian")
 	}
 	for first := true; ; first = false {

@@ -16,8 +16,7 @@ import (
 //go:embed packages.txt
 var pinned string
 
-// architecture is that of all packages: guests have x86-64 CPUs.
-const architecture = "amd64"
+const architecture = debian.Architecture
 
 // Package is a package of Debian.
 type Package struct {

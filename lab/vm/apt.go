@@ -100,15 +100,21 @@ func ListedKernel(ctx context.Context) (id string, err error) {
 	return image.String(), needsApt(err)
 }
 
-// ReadyKernel returns the kernel package that a guest would boot by default, and downloads nothing.
-func ReadyKernel(ctx context.Context, cacheDir string) (id string, err error) {
-	if id, err = ListedKernel(ctx); err != nil {
-		c, _ := ParseKernelChoice(DefaultKernel) // it has no error
-		if k, cached := newestKernel(ctx, cacheDir, c.suite.has, func(string) {}); cached {
-			return k.Package, nil
+// ReadyKernel tells which kernel package a guest would boot by default, and downloads nothing.
+func ReadyKernel(ctx context.Context, cacheDir string) (text string, err error) {
+	c, _ := ParseKernelChoice(DefaultKernel) // it has no error
+	if c.suite.Own() {
+		if text, err = ListedKernel(ctx); err == nil {
+			return text, nil
 		}
 	}
-	return id, err
+	if k, cached := newestKernel(ctx, cacheDir, c.suite.has, func(string) {}); cached {
+		return k.Package, nil
+	}
+	if err == nil {
+		text = "the newest of " + DefaultKernel + ", which the first run fetches with package lists of its own"
+	}
+	return text, err
 }
 
 // fetchNamed returns the kernel of a package of this machine's lists by its name.

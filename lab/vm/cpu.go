@@ -177,12 +177,3 @@ func cpuThread(pid int) (int, bool) {
 func qemuAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
-
-// HostBuiltin are the names of the modules that this machine's kernel has built in. Where its files are not installed that is an error.
-func HostBuiltin() (map[string]bool, error) {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return nil, fmt.Errorf("reading the release of this machine's kernel: %w", err)
-	}
-	return builtinOf(filepath.Join("/lib/modules", unix.ByteSliceToString(u.Release[:]), builtinFile))
-}

@@ -108,6 +108,15 @@ func (k Kernel) builtin() (map[string]bool, error) {
 	return builtinOf(filepath.Join(k.dir, name))
 }
 
+// HostBuiltin are the names of the modules that this machine's kernel has built in. Where its files are not installed that is an error.
+func HostBuiltin() (map[string]bool, error) {
+	release, err := kernelRelease()
+	if err != nil {
+		return nil, fmt.Errorf("reading the release of this machine's kernel: %w", err)
+	}
+	return builtinOf(filepath.Join("/lib/modules", release, builtinFile))
+}
+
 // builtinOf reads a list of modules that are built in.
 func builtinOf(file string) (map[string]bool, error) {
 	list, err := os.ReadFile(file)
