@@ -17,14 +17,18 @@ flags="-s -w -buildid= -X github.com/hitless/hitless/internal/version.stamp=hitl
 while read -r platform; do
   name=hitless
   [ "${platform%/*}" != windows ] || name=hitless.exe
-  GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -ldflags "$flags" -o "$work/${platform/\//_}/$name" ./cmd/hitless
+  GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags "$flags" -o "$work/${platform/\//_}/$name" ./cmd/hitless
 done <"${PLATFORMS:-hack/platforms.txt}"
+# Guests of the other platforms' VMs execute the program for linux/amd64.
+for dir in "$work"/linux_arm64 "$work"/darwin_*; do
+  [ ! -d "$dir" ] || cp "$work/linux_amd64/hitless" "$dir/hitless-linux-amd64"
+done
 own=$work/$(go env GOHOSTOS)_$(go env GOHOSTARCH)/hitless
 [ "$("$own" version | cut -d' ' -f2)" = "$version" ] || { echo "$own does not say that it is $version: $("$own" version)" >&2; exit 1; }
 for shell in bash zsh fish powershell; do
   "$own" completion "$shell" >"$work/share/completions/hitless.$shell"
 done
-go test -trimpath -vet=off -ldflags=-w -count=1 ./cmd/hitless -run 'TestManualPages$' -args -man="$work/share/man/man1" >/dev/null
+go test -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w -count=1 ./cmd/hitless -run 'TestManualPages$' -args -man="$work/share/man/man1" >/dev/null
 cp LICENSE README.md "$work/share/"
 go run -C deploy/image . -release "$version" -in "$work" -out "$out"
 rm -rf "$work"

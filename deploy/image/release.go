@@ -16,9 +16,12 @@ import (
 	"strings"
 )
 
-// releaseOptions describe a release. In in are the folders OS_ARCH with the program of each platform, and share, whose files go into each
+// releaseOptions describe a release. In in are the folders OS_ARCH with the program of each platform and maybe guestProgram, and share, whose files go into each
 // archive. out gets the files of the release and nothing else.
 type releaseOptions struct{ version, in, out string }
+
+// guestProgram is the program of a lab's guests, beside that of another platform.
+const guestProgram = "hitless-linux-amd64"
 
 // checksums is the file with the SHA-256 of all others, in the format of sha256sum.
 const checksums = "SHA256SUMS"
@@ -70,10 +73,16 @@ func (o releaseOptions) platform(dir string, shared []member) (names []string, e
 	if err != nil {
 		return nil, err
 	}
-	if len(files) != 1 {
-		return nil, fmt.Errorf("%s has %d files; want the program alone", dir, len(files))
+	programs := slices.Clone(files)
+	for i := range files {
+		files[i].mode = 0o755
 	}
-	p, err := readBuilt(filepath.Join(dir, files[0].name))
+	programs = slices.DeleteFunc(programs, func(m member) bool { return m.name == guestProgram })
+	if len(programs) != 1 {
+		return nil, fmt.Errorf("%s has %d programs; want one, and maybe %s beside it", dir, len(programs), guestProgram)
+	}
+	program := filepath.Join(dir, programs[0].name)
+	p, err := readBuilt(program)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +91,6 @@ func (o releaseOptions) platform(dir string, shared []member) (names []string, e
 	}
 	p.version = o.version
 	base := fmt.Sprintf("hitless_%s_%s_%s", o.version, p.os, p.arch)
-	files[0].mode = 0o755
 	all := slices.Concat(files, shared)
 	slices.SortFunc(all, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	for i := range all {
@@ -97,7 +105,7 @@ func (o releaseOptions) platform(dir string, shared []member) (names []string, e
 		base + ".cdx.json": func(w io.Writer) error { return writeProgramSBOM(w, p) },
 	}
 	if p.os == "linux" {
-		if err := o.image(base, filepath.Join(dir, files[0].name), parts); err != nil {
+		if err := o.image(base, program, parts); err != nil {
 			return nil, err
 		}
 	}

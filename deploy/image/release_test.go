@@ -39,8 +39,8 @@ func releaseInput(t *testing.T, date time.Time) string {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	for name, text := range map[string]string{"LICENSE": "a license", "man/man1/tiny.1": "a page"} {
-		file := filepath.Join(in, "share", name)
+	write := func(file, text string) {
+		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -50,6 +50,10 @@ func releaseInput(t *testing.T, date time.Time) string {
 		if err := os.Chtimes(file, date, date); err != nil {
 			t.Fatal(err)
 		}
+	}
+	write(filepath.Join(in, "darwin_arm64", guestProgram), "of guests")
+	for name, text := range map[string]string{"LICENSE": "a license", "man/man1/tiny.1": "a page"} {
+		write(filepath.Join(in, "share", name), text)
 	}
 	return in
 }
@@ -105,14 +109,17 @@ func TestOtherFilesGiveOtherArchives(t *testing.T) {
 func TestArchivesHaveAllFiles(t *testing.T) {
 	out := releaseOf(t, "v1.2.3", releaseInput(t, once))
 	want := []string{"LICENSE", "man/man1/tiny.1", "tiny"}
-	z, err := gzip.NewReader(strings.NewReader(read(t, out, "hitless_v1.2.3_darwin_arm64.tar.gz")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range untar(t, z) {
-		rest, inside := strings.CutPrefix(name, "hitless_v1.2.3_darwin_arm64/")
-		if !inside || !slices.Contains(want, rest) {
-			t.Errorf("the archive has %s", name)
+	for archive, files := range map[string][]string{"hitless_v1.2.3_linux_arm64": want, "hitless_v1.2.3_darwin_arm64": append([]string{guestProgram}, want...)} {
+		z, err := gzip.NewReader(strings.NewReader(read(t, out, archive+".tar.gz")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for name := range untar(t, z) {
+			found = append(found, strings.TrimPrefix(name, archive+"/"))
+		}
+		if slices.Sort(found); !slices.Equal(found, slices.Sorted(slices.Values(files))) {
+			t.Errorf("%s has %q, want %q", archive, found, files)
 		}
 	}
 	text := read(t, out, "hitless_v1.2.3_windows_amd64.zip")

@@ -85,6 +85,9 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 		return nil, err
 	}
 	copies, err := version.Entries(site.ProgramDir(c.Dir))
+	if err != nil {
+		return nil, err
+	}
 	packed, err := tools.Entries(site.ToolsDir(c.Dir))
 	if err != nil {
 		return nil, err
