@@ -71,7 +71,7 @@ var importRules = []importRule{
 	{tree: "internal/routing", imports: []string{"record", "lab", "internal/units"}, reason: "checks of Services record what they saw, and judge no proxy"},
 	{tree: "internal/guest", imports: []string{"record", "observers", "probes", "scenarios", "analysis", "proxier", "lab", "internal/bench", "internal/clock", "internal/prober", "internal/progress", "internal/routing"},
 		reason: "the runner inside of the lab writes a record and no report"},
-	{tree: "internal/site", imports: []string{"record", "observers", "probes", "scenarios", "analysis", "reports", "lab", "cluster", "internal/bench", "internal/cache", "internal/guest", "internal/input", "internal/prober", "internal/progress"},
+	{tree: "internal/site", imports: []string{"record", "observers", "probes", "scenarios", "analysis", "reports", "lab", "cluster", "internal/bench", "internal/cache", "internal/guest", "internal/input", "internal/prober", "internal/progress", "internal/version"},
 		reason: "a site prepares, drives and collects, and does not know which scenario runs"},
 	{tree: "internal/run", imports: []string{"record", "scenarios", "analysis", "reports", "lab", "cluster", "internal/bench", "internal/cache", "internal/guest", "internal/input", "internal/progress", "internal/recording", "internal/site", "internal/version"},
 		tests: []string{"probes"}, reason: "one run, from the options to the verdict"},
