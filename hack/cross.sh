@@ -36,6 +36,17 @@ emulated ./record ./analysis/... ./reports/... ./scenarios/... ./internal/cache 
   ./internal/version ./internal/recording ./cluster -skip KillDuring # QEMU cannot start the test's own program again
 emulated ./cmd/hitless -run 'OtherPlatform|Docs|Manual'
 
+step "a lab by the program for linux/arm64 has the history of linux/amd64"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+make -s build
+cp bin/hitless "$dir/hitless-linux-amd64" # of guests: docs/requirements.md, "Other processors"
+GOARCH=arm64 go build -gcflags=all=-dwarf=false -buildvcs=false -ldflags '-s -w' -o "$dir/hitless" ./cmd/hitless
+run=(run rollout --controlplane replay --set rollouts=1)
+qemu-aarch64 "$dir/hitless" "${run[@]}" --out "$dir/arm64"
+"$dir/hitless-linux-amd64" "${run[@]}" --out "$dir/amd64"
+diff -r "$dir/arm64/history" "$dir/amd64/history"
+
 for check in "${checks[@]}"; do
   platform=${check%%=*}
   step "build and vet for $platform"
