@@ -1,6 +1,7 @@
 # `make help` lists the targets. Their logic is in hack/ and in the program.
 GO ?= go
 LDFLAGS := -s -w
+TEST = $(GO) test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w
 # Programs, tests and lint use the same compiled packages: without C, with -trimpath, and without debugging information. Upstream's programs
 # (lab/build) are built so too, and share the standard library.
 export CGO_ENABLED := 0
@@ -56,34 +57,34 @@ lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of 
 
 smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)
 	@hack/packages.sh tests
-	$(GO) test -p $$(($$(nproc) + 1)) -count=1 -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
+	$(TEST) -p $$(($$(nproc) + 1)) -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
 
 attacks: packages build ## proxies with one fault each, and the verdict that each must get (half an hour)
-	$(GO) test -count=1 -timeout 90m -tags lab ./suites/attacks
+	$(TEST) -timeout 90m -tags lab ./suites/attacks
 
 netns: build ## tests in network namespaces of this machine's kernel (a user namespace; root only to install what is missing)
 	@hack/packages.sh tests
 	@rm -rf out/control-plane && mkdir -p out/control-plane
 	bin/hitless build control-plane | cut -sf2 | grep ^/ | xargs -I{} ln -s {} out/control-plane/
-	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns ./lab/kube
-	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns ./lab/kubelet
-	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(GO) test -count=1 -tags netns -run TheRealAPIServer ./lab/replay
-	unshare -rnm $(GO) test -count=1 -parallel 8 -tags netns ./probes
-	unshare -rnm $(GO) test -count=1 -tags netns ./record
-	unshare -rnm $(GO) test -count=1 -tags netns ./lab/topology
-	unshare -rnm $(GO) test -count=1 -tags netns ./lab/balancer
-	unshare -rnm $(GO) test -count=1 -tags netns ./observers
-	unshare -rnm $(GO) test -count=1 -tags netns -run 'FullDisk|ReadOnly' ./internal/cache
-	unshare -rnm $(GO) test -count=1 -tags netns ./lab/subject
-	unshare -rnm $(GO) test -count=1 -tags netns -run 'FullDisk|Doctor' ./cmd/hitless
-	unshare -rnm $(GO) test -count=1 -tags netns -run InAPod ./internal/run
+	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(TEST) -tags netns ./lab/kube
+	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(TEST) -tags netns ./lab/kubelet
+	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(TEST) -tags netns -run TheRealAPIServer ./lab/replay
+	unshare -rnm $(TEST) -parallel 8 -tags netns ./probes
+	unshare -rnm $(TEST) -tags netns ./record
+	unshare -rnm $(TEST) -tags netns ./lab/topology
+	unshare -rnm $(TEST) -tags netns ./lab/balancer
+	unshare -rnm $(TEST) -tags netns ./observers
+	unshare -rnm $(TEST) -tags netns -run 'FullDisk|ReadOnly' ./internal/cache
+	unshare -rnm $(TEST) -tags netns ./lab/subject
+	unshare -rnm $(TEST) -tags netns -run 'FullDisk|Doctor' ./cmd/hitless
+	unshare -rnm $(TEST) -tags netns -run InAPod ./internal/run
 	HITLESS_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.37.1 | cut -sf2 | grep ^/) HITLESS_OLD_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.25.3 | cut -sf2 | grep ^/) \
-		unshare -rnm $(GO) test -count=1 -tags netns ./internal/routing
+		unshare -rnm $(TEST) -tags netns ./internal/routing
 
 browser: ## the pages in headless Chromium, and axe, which checks that they are accessible; installs chromium and npm if they are missing (root)
 	@hack/packages.sh browser
 	@hack/axe.sh
-	$(GO) test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w -tags browser ./reports ./reports/compare -run Browser -args -axe=$(CURDIR)/out/axe/axe.min.js
+	$(TEST) -tags browser ./reports ./reports/compare -run Browser -args -axe=$(CURDIR)/out/axe/axe.min.js
 
 results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
 	@hack/results.sh
@@ -129,10 +130,10 @@ bench-proxier: packages build ## measure the bundled proxier and kube-proxy from
 	@hack/bench-proxier.sh
 
 nightly: explore netns packages build cross release-check ## everything that is too slow for CI: property tests, namespaces, other platforms, all specs
-	$(GO) test -count=1 -timeout 180m -tags lab ./suites/*/ -ginkgo.timeout 3h -results $(CURDIR)/docs/results/suites
+	$(TEST) -timeout 180m -tags lab ./suites/*/ -ginkgo.timeout 3h -results $(CURDIR)/docs/results/suites
 	$(GO) run ./hack/docs
-	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run NightlyLive ./internal/run
-	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run Nightly ./suites/conformance
+	$(TEST) -timeout 60m -tags lab,nightly -run NightlyLive ./internal/run
+	$(TEST) -timeout 60m -tags lab,nightly -run Nightly ./suites/conformance
 
 nightly-soak: packages build ## soak the bundled proxier for a day on two seeds (half an hour)
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak

@@ -15,10 +15,10 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a rollout behind the bundled proxier, with a first result before the real control plane is built",
-		Long: `Run a rollout behind the bundled proxier in a lab with the real control plane, as ` + "`hitless run rollout`" + ` does.
+		Long: `Run a rollout behind the bundled proxier in a lab with the real control plane, as ` + "`hitless run rollout --set rollouts=1`" + ` does.
 
 On a machine where programs of the real control plane are not in the cache yet, they are built first, which takes minutes. Meanwhile a
-shorter rollout runs with the replay control plane, a small stand-in. Its report is a first result, in a folder beside that of --out whose
+rollout runs with the replay control plane, a small stand-in. Its report is a first result, in a folder beside that of --out whose
 name ends in -first. The first lines tell how long all that takes. Later calls have the programs, and only run.
 
 If the programs cannot be built, the first result stays, and the exit code is 2. Otherwise the exit code is that of the run with the real

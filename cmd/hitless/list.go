@@ -112,7 +112,7 @@ func buildTargets(args []string) (targets []build.Target, withTools bool, err er
 	for _, arg := range args {
 		switch arg {
 		case "control-plane":
-			targets = append(targets, site.ControlPlaneTargets...)
+			targets = append(targets, build.ControlPlane...)
 		case guestTools:
 			withTools = true
 		default:

@@ -17,8 +17,8 @@ import (
 // demoScenario is what Demo runs behind the bundled proxier.
 const demoScenario = "rollout"
 
-// firstRollouts is how often the first run of Demo rolls out: it is to be over soon.
-const firstRollouts = "1"
+// demoRollouts is how often each run of Demo rolls out: it is to be over soon.
+const demoRollouts = "1"
 
 // The wall time of the two runs of Demo on a machine that does nothing else, rounded up. The first one fetches the guest's kernel too.
 const (
@@ -32,7 +32,7 @@ const (
 //
 // The error of programs that cannot be made is a UsageError; the first result then stays. When ctx ends, nothing half-made is left.
 func Demo(ctx context.Context, o Options, first func(*Result, error)) (*Result, error) {
-	o.Scenario, o.Set, o.Subject, o.ControlPlane = demoScenario, nil, "bundled", "kube"
+	o.Scenario, o.Set, o.Subject, o.ControlPlane = demoScenario, map[string]string{scenarios.Rollouts.Key: demoRollouts}, "bundled", "kube"
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func Demo(ctx context.Context, o Options, first func(*Result, error)) (*Result, 
 	}
 	b := &build.Builder{Cache: filepath.Join(o.Cache, "build"), Prebuilt: o.Binaries, Programs: o.Programs, Low: true, Progress: site.Building(o.Progress)}
 	return demo{options: o, first: first, run: Run,
-		expect: func(ctx context.Context) (build.Expected, error) { return b.Expect(ctx, site.ControlPlaneTargets...) },
-		build:  func(ctx context.Context) error { _, err := b.Build(ctx, site.ControlPlaneTargets...); return err },
+		expect: func(ctx context.Context) (build.Expected, error) { return b.Expect(ctx, build.ControlPlane...) },
+		build:  func(ctx context.Context) error { _, err := b.Build(ctx, build.ControlPlane...); return err },
 	}.both(ctx)
 }
 
@@ -91,7 +91,8 @@ func (d demo) firstResult(ctx context.Context) error {
 	built := make(chan error, 1)
 	go func() { built <- d.build(building) }()
 	o := d.options
-	o.ControlPlane, o.Set, o.Out = "replay", map[string]string{scenarios.Rollouts.Key: firstRollouts}, FirstDir(o.Out)
+	o.ControlPlane, o.Out = "replay", FirstDir(o.Out)
+	o.MemoryMB = site.MemoryMB("kube") // of the second run, which then resumes the same booted machine
 	result, err := d.run(ctx, o)
 	if err != nil && (ctx.Err() != nil || !errors.As(err, new(*InvalidError))) {
 		stop()

@@ -52,7 +52,7 @@ func newStage(built error, missing ...build.Target) *stage {
 
 // While programs are missing, the first result is there before they are built. Without missing programs there is one run.
 func TestDemoShowsAFirstResult(t *testing.T) {
-	s := newStage(nil, site.ControlPlaneTargets...)
+	s := newStage(nil, build.ControlPlane...)
 	r, err := s.both(t.Context())
 	if err != nil || r.Dir != "out/demo" {
 		t.Fatalf("%+v, %v", r, err)
@@ -73,7 +73,7 @@ func TestDemoShowsAFirstResult(t *testing.T) {
 
 // A build that fails leaves the first result, names it, and is a wrong environment (exit code 2).
 func TestDemoWithABuildThatFails(t *testing.T) {
-	s := newStage(errors.New("compiling etcd@v3.7.0: undefined: x"), site.ControlPlaneTargets...)
+	s := newStage(errors.New("compiling etcd@v3.7.0: undefined: x"), build.ControlPlane...)
 	_, err := s.both(t.Context())
 	if !IsUsage(err) || !strings.Contains(err.Error(), "undefined: x") || !strings.Contains(err.Error(), "out/demo-first") {
 		t.Errorf("the error is %v", err)
@@ -89,7 +89,7 @@ func TestDemoWithAFirstRunThatFails(t *testing.T) {
 		err  error
 		runs int
 	}{{&InvalidError{Reason: "the guest ended"}, 2}, {usagef("qemu is not installed"), 1}} {
-		s := newStage(nil, site.ControlPlaneTargets...)
+		s := newStage(nil, build.ControlPlane...)
 		runs := 0
 		s.run = func(_ context.Context, o Options) (*Result, error) {
 			if runs++; runs == 1 {
@@ -111,7 +111,7 @@ func TestDemoWithAFirstRunThatFails(t *testing.T) {
 func TestDemoThatIsInterrupted(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newStage(nil, site.ControlPlaneTargets...)
+		s := newStage(nil, build.ControlPlane...)
 		run := s.run
 		s.run = func(ctx context.Context, o Options) (*Result, error) {
 			r, err := run(ctx, o)
@@ -131,7 +131,7 @@ func TestDemoThatIsInterrupted(t *testing.T) {
 
 // Downloads have no expected time, and the plan says that they are downloads.
 func TestPlanOfDownloads(t *testing.T) {
-	plan := demoPlan(build.Expected{Missing: site.ControlPlaneTargets}, build.Released)
+	plan := demoPlan(build.Expected{Missing: build.ControlPlane}, build.Released)
 	if !strings.Contains(plan, "downloaded") || strings.Contains(plan, "built") {
 		t.Error(plan)
 	}

@@ -254,7 +254,7 @@ func (d doctor) cached() (found []Finding, whole bool) {
 	found, whole = []Finding{{"cache", Ready, d.cache}}, true
 	built := &build.Builder{Cache: filepath.Join(d.cache, "build")}
 	released := &build.Builder{Cache: built.Cache, Programs: build.Released}
-	for _, t := range site.ControlPlaneTargets {
+	for _, t := range build.ControlPlane {
 		f := Finding{t.Name, Note, "not here yet; the first run builds it, or with --programs released downloads it; so does `hitless build control-plane`"}
 		_, isBuilt := built.Cached(t)
 		_, isReleased := released.Cached(t)

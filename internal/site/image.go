@@ -18,16 +18,12 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// ControlPlaneTargets are the programs of the lab's control plane, in the version that hitless is tested with.
-var ControlPlaneTargets = []build.Target{{Name: "kube-apiserver", Version: "v1.37.1"}, {Name: "kube-controller-manager", Version: "v1.37.1"},
-	{Name: "kube-scheduler", Version: "v1.37.1"}, {Name: "etcd", Version: "v3.7.0"}}
-
 // addPrograms adds the control plane, the subjects and their tools to the image.
 func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 	plan, spec := l.plan, l.spec
 	var targets []build.Target
 	if plan.ControlPlane == "kube" {
-		targets = append(targets, ControlPlaneTargets...)
+		targets = append(targets, build.ControlPlane...)
 	}
 	proxies, err := l.proxies()
 	if err != nil {

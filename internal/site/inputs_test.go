@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/internal/guest"
+	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 )
@@ -35,7 +36,7 @@ func TestBinariesAreInputs(t *testing.T) {
 	dir := t.TempDir()
 	digest := func(text string) string {
 		t.Helper()
-		for _, target := range ControlPlaneTargets {
+		for _, target := range build.ControlPlane {
 			script := "#!/bin/sh\necho " + target.Version + "\n" + text
 			if err := os.WriteFile(filepath.Join(dir, target.String()), []byte(script), 0o755); err != nil {
 				t.Fatal(err)

@@ -69,7 +69,7 @@ func TestGuestHasReleasedPrograms(t *testing.T) {
 		if err := l.addPrograms(t.Context(), img); err != nil {
 			t.Fatal(err)
 		}
-		for i, target := range ControlPlaneTargets {
+		for i, target := range build.ControlPlane {
 			if p := l.programs[i]; p.Program != target.String() || p.Source != "released" || p.Sha256 != fmt.Sprintf("%x", sha256.Sum256([]byte(text))) {
 				t.Errorf("host.json has %+v of %s", p, target)
 			}

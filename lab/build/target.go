@@ -17,6 +17,9 @@ type Target struct {
 // String is the form that ParseTarget reads: NAME@VERSION.
 func (t Target) String() string { return t.Name + "@" + t.Version }
 
+// ControlPlane are the programs of the lab's real control plane, in the version that hitless is tested with.
+var ControlPlane = []Target{{"kube-apiserver", "v1.37.1"}, {"kube-controller-manager", "v1.37.1"}, {"kube-scheduler", "v1.37.1"}, {"etcd", "v3.7.0"}}
+
 // Range is the range of supported versions of a program.
 type Range struct {
 	Name    string // name of the program
