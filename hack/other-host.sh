@@ -19,6 +19,7 @@ cp bin/hitless "$root/usr/local/bin/hitless"
 # inside runs a command in the chroot. Its mounts are in a mount namespace, and end with it.
 inside() {
   unshare -m bash -ec 'root=$1; shift
+    mount --bind "$root" "$root" # a lab on this kernel needs a root that is a mount point
     mount -t proc proc "$root/proc"; mount --rbind /sys "$root/sys"; mount --rbind /dev "$root/dev"
     exec chroot "$root" /usr/bin/env -i HOME=/root TERM="${TERM:-dumb}" PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' - "$root" "$@"
 }

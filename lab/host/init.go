@@ -89,7 +89,9 @@ func OpenRegion() ([]byte, error) {
 const root = "/sys"
 
 func enterRoot(files []vm.File) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err == unix.EINVAL {
+		return errors.New("this process is in a chroot whose root is no mount point, which a lab on this machine's kernel needs; run `mount --bind DIR DIR` before chroot DIR")
+	} else if err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
 	if err := mount("tmpfs", root, "size=16m,mode=755"); err != nil {
