@@ -23,7 +23,7 @@ const demoRollouts = "1"
 // The wall time of the two runs of Demo on a machine that does nothing else, rounded up. The first one fetches the guest's kernel too.
 const (
 	firstTakes = time.Minute
-	realTakes  = 2 * time.Minute
+	realTakes  = 90 * time.Second
 )
 
 // Demo runs a rollout behind the bundled proxier with the real control plane. While programs of that are missing, it makes them with a
