@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Compares the guest of this machine with that of another distribution, byte for byte: Debian 13 in a chroot, which gets nothing of this
-# machine but bin/hitless, and the mirrors in its package lists. Both have all tools of guests. Needs root and debootstrap. OTHER names the
-# folder of the chroot, which is made once and stays. With arguments, runs them in the chroot instead: `hack/other-host.sh hitless doctor`.
+# Compares the guest of this machine with that of another distribution, byte for byte: Debian 13 in a folder that is the root, which gets nothing of this
+# machine but bin/hitless, and the mirrors in its package lists. Both have all tools of guests. Needs root and debootstrap. OTHER names that
+# folder, which is made once and stays. With arguments, runs them there instead: `hack/other-host.sh hitless doctor`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$(realpath -m "${OTHER:-out/other-host/debian-13}")
 command -v debootstrap >/dev/null || { echo "debootstrap is not installed; \`apt-get install debootstrap\` installs it" >&2; exit 2; }
-[ "$(id -u)" = 0 ] || { echo "a chroot needs root" >&2; exit 2; }
+[ "$(id -u)" = 0 ] || { echo "another root folder needs root" >&2; exit 2; }
 mirror() { apt-get indextargets --format "\$(ORIGIN) \$(LABEL) \$(REPO_URI)" 'Created-By: Packages' | awk -v label="$1" '$1 == "Debian" && $2 == label { print $3; exit }'; }
 if [ ! -e "$root/made" ]; then
   rm -rf "$root" && mkdir -p "$root"
@@ -16,12 +16,13 @@ if [ ! -e "$root/made" ]; then
 fi
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 cp bin/hitless "$root/usr/local/bin/hitless"
-# inside runs a command in the chroot. Its mounts are in a mount namespace, and end with it.
+# inside runs a command with the folder as its root. Its mounts are in a mount namespace, and end with it.
 inside() {
   unshare -m bash -ec 'root=$1; shift
-    mount --bind "$root" "$root" # a lab on this kernel needs a root that is a mount point
+    mount --bind "$root" "$root"
     mount -t proc proc "$root/proc"; mount --rbind /sys "$root/sys"; mount --rbind /dev "$root/dev"
-    exec chroot "$root" /usr/bin/env -i HOME=/root TERM="${TERM:-dumb}" PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' - "$root" "$@"
+    cd "$root"; pivot_root . mnt; umount -l /mnt # a lab on this kernel refuses a chroot
+    exec /usr/bin/env -i HOME=/root TERM="${TERM:-dumb}" PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"' - "$root" "$@"
 }
 if [ $# -gt 0 ]; then
   inside "$@"

@@ -147,3 +147,24 @@ func TestDoctorWithFewRights(t *testing.T) {
 		}
 	}
 }
+
+// otherRoot is a script that runs the doctor in a chroot with the directories of this machine. Its own mounts end with it.
+const otherRoot = `exec unshare -m sh -ec '
+mount -t tmpfs root /mnt
+for entry in /*; do
+  if [ -L "$entry" ]; then cp -P "$entry" /mnt/
+  elif [ -d "$entry" ] && [ "$entry" != /mnt ]; then mkdir "/mnt$entry"; mount --rbind "$entry" "/mnt$entry"; fi
+done
+exec chroot /mnt "$@"' sh "$@"`
+
+// A lab on this machine's kernel would leave a chroot, so it is refused there, and nothing else is. This machine is the twin.
+func TestDoctorInAChroot(t *testing.T) {
+	code, as, _ := doctorIn(t, `exec "$@"`)
+	inside, lines, text := doctorIn(t, otherRoot)
+	if inside != code || len(onlyMissing(t, as["missing"], lines["missing"])) > 0 {
+		t.Errorf("exit %d, outside %d; missing are %q, outside %q", inside, code, lines["missing"], as["missing"])
+	}
+	if here, there := strings.Join(as["note"], "\n"), strings.Join(lines["note"], "\n"); strings.Contains(here, "chroot") || !strings.Contains(there, "chroot") {
+		t.Errorf("the notes are\n%s\nin the chroot, and\n%s\noutside", text, here)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -89,9 +90,10 @@ func OpenRegion() ([]byte, error) {
 const root = "/sys"
 
 func enterRoot(files []vm.File) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err == unix.EINVAL {
-		return errors.New("this process is in a chroot whose root is no mount point, which a lab on this machine's kernel needs; run `mount --bind DIR DIR` before chroot DIR")
-	} else if err != nil {
+	if err := checkRoot(); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
 	if err := mount("tmpfs", root, "size=16m,mode=755"); err != nil {
@@ -127,6 +129,37 @@ func enterRoot(files []vm.File) error {
 		}
 	}
 	return pivot()
+}
+
+// checkRoot refuses a chroot: each entry into the mount namespace of a node would leave it, to the root of the machine.
+func checkRoot() error {
+	before, err := os.Stat("/")
+	if err != nil {
+		return err
+	}
+	own, err := os.Open("/proc/self/ns/mnt")
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	after := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread has another root
+		err := unix.Unshare(unix.CLONE_FS)
+		if err == nil {
+			err = unix.Setns(int(own.Fd()), unix.CLONE_NEWNS)
+		}
+		if err != nil {
+			after <- fmt.Errorf("looking for the root of the mount namespace: %w", err)
+			return
+		}
+		root, err := os.Stat("/")
+		if err == nil && !os.SameFile(before, root) {
+			err = errors.New("this process is in a chroot, where a lab on this machine's kernel cannot run: its nodes would see the files of the whole machine; use a container, or pivot_root instead of chroot")
+		}
+		after <- err
+	}()
+	return <-after
 }
 
 func mount(kind, at, options string) error {
