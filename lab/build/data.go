@@ -42,9 +42,10 @@ type substitute struct {
 // dataset is the content of pins.txt.
 type dataset struct {
 	programs    []program
-	pins        map[string][]string              // versions by module path, in the order of the file
-	moved       map[string]moved                 // by old path
-	floors      map[string]floor                 // module path
+	pins        map[string][]string // versions by module path, in the order of the file
+	moved       map[string]moved    // by old path
+	floors      map[string]floor    // module path
+	leftOut     []leftOut
 	substitutes map[string]map[string]substitute // by module path and the first 12 hex digits of the revision
 }
 
@@ -98,6 +99,9 @@ func (d *dataset) add(kind string, f []string) error {
 		}
 		d.substitutes[f[0]][f[1]] = substitute{Version: f[2], Reason: strings.Join(f[3:], " ")}
 		return checkVersions(f[2])
+	case kind == "leftout" && len(f) == 6:
+		d.leftOut = append(d.leftOut, leftOut{f[0], f[1], f[2], f[3], f[4], f[5]})
+		return checkVersions(f[1])
 	case kind == "program" && len(f) == 6:
 		d.programs = append(d.programs, program{
 			Range:  Range{Name: f[0], Oldest: f[3], Newest: f[4], Default: f[5]},

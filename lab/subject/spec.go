@@ -18,8 +18,8 @@ type Spec struct {
 	Name    string // bundled, kube-proxy, or the name of an Exec
 	Version string // v1.26.0; empty for the bundled proxier
 	Mode    string // one of Modes; any word for an Exec
-	Flags   string // of a kube-proxy, as NAME=VALUE&NAME=VALUE in order of the names; empty for none
-	Exec    *Exec  // the content of a describing file; nil for the others
+	Flags   string // of a built proxy, as NAME=VALUE&NAME=VALUE in order of the names; empty for none
+	Exec    *Exec  // the content of a describing file, or what hitless describes as such; nil for the others
 }
 
 // Bundled is the bundled proxier.
@@ -42,14 +42,17 @@ func Read(ctx context.Context, text string) (Spec, error) {
 		e, err := ReadExec(ctx, file)
 		return FromExec(e), err
 	}
+	if s, is, err := readDataPlane(text); is {
+		return s, err
+	}
 	m := kubeProxy.FindStringSubmatch(text)
 	if m == nil {
-		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled, exec:FILE and kube-proxy@VERSION/MODE, "+
+		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled, exec:FILE, cilium@VERSION and kube-proxy@VERSION/MODE, "+
 			"such as kube-proxy@v1.26.0/iptables or kube-proxy@v1.37.1/ipvs?ipvs-strict-arp=true, with a version from v1.11 on and a mode of %s", text, strings.Join(Modes(), ", "))
 	}
 	s := Spec{Name: "kube-proxy", Version: m[1], Mode: m[2]}
 	if strings.Contains(text, "?") {
-		flags, err := parseFlags(m[3])
+		flags, err := parseFlags(m[3], ownedFlags)
 		if err != nil {
 			return Spec{}, fmt.Errorf("subject %q: %w", text, err)
 		}
@@ -123,6 +126,8 @@ func KubeProxies(version string) []Spec {
 // String is the form that Parse reads; for an Exec it has the name instead of the file, which is a path of the host.
 func (s Spec) String() string {
 	switch {
+	case s.Exec != nil && s.Exec.Subject != "":
+		return s.Exec.Subject
 	case s.Exec != nil:
 		return execPrefix + s.Name
 	case s.Name == "bundled":
