@@ -215,6 +215,9 @@ func (l *Lab) startReplay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := kube.CreateNamespaces(ctx, client); err != nil {
+		return err
+	}
 	for _, n := range l.Net.Nodes {
 		if err := kube.CreateNode(ctx, client, kube.NodeOf(n)); err != nil {
 			return err

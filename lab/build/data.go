@@ -14,6 +14,17 @@ import (
 //go:embed pins.txt
 var pinsText string
 
+//go:embed cilium.txt
+var ciliumText string
+
+// tableOf is the table that has a program, so that a change of one leaves the other's built programs in the cache.
+func tableOf(program string) string {
+	if strings.HasPrefix(program, "cilium-") {
+		return ciliumText
+	}
+	return pinsText
+}
+
 // program is a row of the table of programs.
 type program struct {
 	Range
@@ -39,7 +50,7 @@ type substitute struct {
 	Reason  string
 }
 
-// dataset is the content of pins.txt.
+// dataset is the content of pins.txt and cilium.txt.
 type dataset struct {
 	programs    []program
 	pins        map[string][]string // versions by module path, in the order of the file
@@ -49,8 +60,8 @@ type dataset struct {
 	substitutes map[string]map[string]substitute // by module path and the first 12 hex digits of the revision
 }
 
-// embedded is the parsed pins.txt of this binary.
-var embedded = sync.OnceValues(func() (*dataset, error) { return parseData(pinsText) })
+// embedded is the parsed tables of this binary.
+var embedded = sync.OnceValues(func() (*dataset, error) { return parseData(pinsText + ciliumText) })
 
 // parseData parses the format that the header of pins.txt describes.
 func parseData(text string) (*dataset, error) {

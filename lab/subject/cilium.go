@@ -27,7 +27,7 @@ func ciliumExec(version string) Exec {
 	if old {
 		args = append(slices.Clone(args), "--enable-k8s-terminating-endpoint={terminatingFallbackBool}")
 		// Up to 1.15 the sources are for clang 17, in which -Wimplicit-int-conversion does not imply it.
-		warning = "-Wno-shorten-64-to-32 "
+		warning = " -Wno-shorten-64-to-32"
 	}
 	return Exec{
 		Mode: "ebpf", Program: ciliumAgent, Args: args, Env: []string{"CILIUM_K8S_NAMESPACE=kube-system", "K8S_NODE_NAME={node}"},
@@ -35,15 +35,18 @@ func ciliumExec(version string) Exec {
 		Stop:    Stop{Signal: "TERM", Within: 30 * time.Second},
 		Modules: []string{"act_bpf", "algif_hash", "cls_bpf", "sch_ingress", "vxlan", "xfrm_algo", "xfrm_user"},
 		Mounts:  []Mount{},
+		CNI:     &CNI{ciliumCNI, `{"cniVersion":"0.3.1","name":"generic-veth","type":"cilium-cni","chaining-mode":"generic-veth"}`},
 		Pack:    Pack{Tools: []string{"bpftool", "iptables", "sh"}},
 		Recipe: &Recipe{
 			Version:  version,
 			Programs: map[string]string{"cilium-agent": ciliumAgent, "cilium-cni": ciliumCNI}, Main: "cilium-agent",
-			Module:   "github.com/cilium/cilium",
-			Folders:  []Folder{{From: "bpf", To: "/var/lib/cilium/bpf", Left: []string{"tests", "complexity-tests", "custom", "tools", "test-progs"}}},
-			Objects:  []string{"pkg/k8s/apis/cilium.io/client/crds"},
+			Module:  "github.com/cilium/cilium",
+			Folders: []Folder{{From: "bpf", To: "/var/lib/cilium/bpf", Left: []string{"tests", "complexity-tests", "custom", "tools", "test-progs"}}},
+			Objects: "pkg/k8s/apis/cilium.io/client/crds",
+			Manifests: []string{"ciliumcidrgroups.yaml", "ciliumclusterwidenetworkpolicies.yaml", "ciliumendpoints.yaml", "ciliumidentities.yaml",
+				"ciliuml2announcementpolicies.yaml", "ciliumloadbalancerippools.yaml", "ciliumnetworkpolicies.yaml", "ciliumnodes.yaml", "ciliumpodippools.yaml"},
 			Compiler: true,
-			Scripts:  map[string]string{"/usr/bin/clang": "#!/bin/sh\nexec /usr/lib/llvm-19/bin/clang " + warning + "\"$@\"\n"},
+			Scripts:  map[string]string{"/usr/bin/clang": "#!/bin/sh\nexec /usr/lib/llvm-19/bin/clang \"$@\"" + warning + "\n"},
 		},
 	}
 }

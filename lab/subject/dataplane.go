@@ -14,14 +14,15 @@ import (
 // Recipe is what the host builds and packs for a subject NAME@VERSION that is no kube-proxy. Its Exec is the same as that of a file, once
 // the recipe has been followed.
 type Recipe struct {
-	Version  string            // of the module, as v1.15.19
-	Programs map[string]string // path in the guest by the name of a program that lab/build builds; Exec.Program is one of them
-	Main     string            // the one of Programs that starts, which has the subject's flags
-	Module   string            // import path; its sources are in Folders and Objects
-	Folders  []Folder          // of the module
-	Objects  []string          // folders of the module with manifests
-	Compiler bool              // the guest has clang and bpftool
-	Scripts  map[string]string // of hitless's own, by their paths in the guest
+	Version   string            // of the module, as v1.15.19
+	Programs  map[string]string // path in the guest by the name of a program that lab/build builds; Exec.Program is one of them
+	Main      string            // the one of Programs that starts, which has the subject's flags
+	Module    string            // import path; its sources are in Folders and Objects
+	Folders   []Folder          // of the module
+	Objects   string            // folder of the module with manifests; Manifests are the names of those that are created
+	Manifests []string
+	Compiler  bool              // the guest has clang and bpftool
+	Scripts   map[string]string // of hitless's own, by their paths in the guest
 }
 
 // Folder is a folder of a module and its path in the guest. Left are the folders in it that are left out.
@@ -55,9 +56,9 @@ func DataPlanes() (all []Spec) {
 
 // readDataPlane reads NAME@VERSION?FLAGS; false for a text that names no data plane.
 func readDataPlane(text string) (s Spec, is bool, err error) {
-	name, _, _ := strings.Cut(text, "@")
+	name, _, versioned := strings.Cut(text, "@")
 	i := slices.IndexFunc(dataPlanes, func(d dataPlane) bool { return d.name == name })
-	if i < 0 {
+	if i < 0 || !versioned {
 		return Spec{}, false, nil
 	}
 	d := dataPlanes[i]

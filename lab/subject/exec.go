@@ -30,6 +30,8 @@ type Exec struct {
 	Objects []Manifest `json:"objects,omitempty"`
 	// Mounts are mounted on each node before the proxy starts, in this order.
 	Mounts []Mount `json:"mounts,omitempty"`
+	// CNI is chained after the lab's network of each pod; nil for none.
+	CNI *CNI `json:"cni,omitempty"`
 	// Fallback is the proxy's default for terminating endpoints: on or off (KEP-1669).
 	Fallback string `json:"fallback"`
 
@@ -70,6 +72,12 @@ var MountKinds = []string{Tmpfs, BPFFS, Cgroup2}
 // NeedsGroups reports whether the proxy needs a control group on each node.
 func (e *Exec) NeedsGroups() bool {
 	return e != nil && slices.ContainsFunc(e.Mounts, func(m Mount) bool { return m.Kind == Cgroup2 })
+}
+
+// CNI is a plugin of the Container Network Interface.
+type CNI struct {
+	Program string `json:"program"` // path in the guest
+	Config  string `json:"config"`  // network configuration in JSON
 }
 
 // Stop is how the proxy is stopped: a signal, and SIGKILL after Within.

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hitless/hitless/internal/input"
 )
@@ -22,19 +23,17 @@ func (e *Exec) Follow(ctx context.Context, sources string) error {
 			e.Pack.Files = append(e.Pack.Files, File{From: filepath.Join(sources, folder.From, name), To: path.Join(folder.To, filepath.ToSlash(name))})
 		}
 	}
-	for _, from := range e.Recipe.Objects {
-		names, err := Folder{From: from}.files(sources)
-		if err != nil {
-			return fmt.Errorf("reading the manifests of %s: %w", e.Subject, err)
+	names, err := Folder{From: e.Recipe.Objects}.files(sources)
+	for _, name := range names {
+		if err == nil && slices.Contains(e.Recipe.Manifests, filepath.Base(name)) {
+			err = e.addManifest(ctx, filepath.Join(sources, e.Recipe.Objects, name))
 		}
-		for _, name := range names {
-			if filepath.Ext(name) != ".yaml" {
-				continue
-			}
-			if err := e.addManifest(ctx, filepath.Join(sources, from, name)); err != nil {
-				return fmt.Errorf("reading the manifests of %s: %w", e.Subject, err)
-			}
-		}
+	}
+	if err == nil && len(e.Objects) != len(e.Recipe.Manifests) {
+		err = fmt.Errorf("%s has %d of %s", e.Recipe.Objects, len(e.Objects), strings.Join(e.Recipe.Manifests, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("reading the manifests of %s: %w", e.Subject, err)
 	}
 	return nil
 }

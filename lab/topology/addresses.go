@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -168,6 +169,21 @@ func (n *Node) routeToPods() (err error) {
 
 // podLink is the name of the node's end of a pod's veth pair.
 func podLink(addr netip.Addr) string { return fmt.Sprintf("pod%d", lastByte(addr)) }
+
+// PodLink is the link of a pod with an address of the node's. The pod's end is eth0.
+type PodLink struct {
+	Host      string           // the node's end
+	HostMAC   net.HardwareAddr // of the node's end
+	MAC       net.HardwareAddr // of the pod's end
+	Addresses []netip.Prefix   // of the pod, of each family, the primary one first
+	Gateways  []netip.Addr     // likewise
+}
+
+// PodLink describes the link that AddPod makes.
+func (n *Node) PodLink(pod string, addr netip.Addr) PodLink {
+	name := podLink(addr)
+	return PodLink{name, macAddress(name, pod, 0), macAddress(name, pod, 1), n.podLinks(addr), addrsOf(n.podGateways())}
+}
 
 func lastByte(addr netip.Addr) int { return int(addr.As16()[15]) }
 
