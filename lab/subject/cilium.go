@@ -35,6 +35,7 @@ func ciliumExec(version string) Exec {
 		Stop:    Stop{Signal: "TERM", Within: 30 * time.Second},
 		Modules: []string{"act_bpf", "algif_hash", "cls_bpf", "sch_ingress", "vxlan", "xfrm_algo", "xfrm_user"},
 		Mounts:  []Mount{},
+		Tables:  CiliumMaps,
 		CNI:     &CNI{ciliumCNI, `{"cniVersion":"0.3.1","name":"generic-veth","type":"cilium-cni","chaining-mode":"generic-veth"}`},
 		Pack:    Pack{Tools: []string{"bpftool", "iptables", "sh"}},
 		Recipe: &Recipe{

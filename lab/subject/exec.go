@@ -30,6 +30,8 @@ type Exec struct {
 	Objects []Manifest `json:"objects,omitempty"`
 	// Mounts are mounted on each node before the proxy starts, in this order.
 	Mounts []Mount `json:"mounts,omitempty"`
+	// Tables are the tables that the proxy programs, if its mode does not tell: CiliumMaps.
+	Tables string `json:"tables,omitempty"`
 	// CNI is chained after the lab's network of each pod; nil for none.
 	CNI *CNI `json:"cni,omitempty"`
 	// Fallback is the proxy's default for terminating endpoints: on or off (KEP-1669).
@@ -73,6 +75,9 @@ var MountKinds = []string{Tmpfs, BPFFS, Cgroup2}
 func (e *Exec) NeedsGroups() bool {
 	return e != nil && slices.ContainsFunc(e.Mounts, func(m Mount) bool { return m.Kind == Cgroup2 })
 }
+
+// CiliumMaps are the BPF maps of Cilium's load balancer.
+const CiliumMaps = "cilium-maps"
 
 // CNI is a plugin of the Container Network Interface.
 type CNI struct {
