@@ -73,12 +73,17 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		}
 	}
 	if spec.Exec.RecipeOf() != nil {
-		if err := p.followRecipe(ctx, builder, spec.Exec); err != nil {
+		if err := followRecipe(ctx, builder, spec.Exec); err != nil {
 			return err
 		}
 	}
 	if spec.Exec != nil {
 		if err := p.addExec(ctx, spec.Exec); err != nil {
+			return err
+		}
+	}
+	if l.needsCompiler() {
+		if err := l.addCompiler(ctx, p, spec.Exec); err != nil {
 			return err
 		}
 	}

@@ -2,15 +2,21 @@ package site
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/mod/module"
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/compile"
 	"github.com/hitless/hitless/lab/subject"
 )
 
@@ -56,7 +62,7 @@ func guestPath(t build.Target, proxies []subject.Spec) string {
 
 // followRecipe adds what a proxy that hitless builds needs besides its programs, and completes its description. Every error is a
 // UsageError.
-func (p *packer) followRecipe(ctx context.Context, b *build.Builder, e *subject.Exec) error {
+func followRecipe(ctx context.Context, b *build.Builder, e *subject.Exec) error {
 	sources, err := b.Sources(ctx, module.Version{Path: e.Recipe.Module, Version: e.Recipe.Version})
 	if err != nil {
 		return UsageError{Reason: err}
@@ -64,17 +70,11 @@ func (p *packer) followRecipe(ctx context.Context, b *build.Builder, e *subject.
 	if err := e.Follow(ctx, sources); err != nil {
 		return UsageError{Reason: err}
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Recipe.Scripts)) {
-		p.img.Script(name, e.Recipe.Scripts[name])
-	}
-	if e.Recipe.Compiler {
-		return p.addCompiler(ctx)
-	}
 	return nil
 }
 
-// addCompiler adds clang, where Debian has it.
-func (p *packer) addCompiler(ctx context.Context) error {
+// addCompiler adds the program that stands for clang. With the virtual clock the host compiles; otherwise the guest has clang.
+func (l *lab) addCompiler(ctx context.Context, p *packer, e *subject.Exec) error {
 	set, err := p.tools(ctx)
 	if err != nil {
 		return err
@@ -83,11 +83,31 @@ func (p *packer) addCompiler(ctx context.Context) error {
 	if !has {
 		return errors.New("the guest's tools have no compiler")
 	}
-	return p.addToolFile(clang, clang.Guest)
+	sum := sha256.Sum256([]byte(strings.Join(set.Packages, "\n")))
+	digest := hex.EncodeToString(sum[:])
+	program := guest.Program + " guest clang"
+	if l.Clock == "real" {
+		program = clang.Guest
+		if err := p.addToolFile(clang, clang.Guest); err != nil {
+			return err
+		}
+	}
+	compiler := e.Recipe.Compiler
+	p.img.Script(compiler.Program, fmt.Sprintf("#!/bin/sh\n# of the packages %s\nexec %s \"$@\" %s\n", digest, program, strings.Join(compiler.Flags, " ")))
+	root := string(set.Root())
+	l.compiler = &compile.Service{Digest: digest, Sources: map[string]string{}, Dir: ObjectsDir(l.Cache),
+		Compiler: []string{filepath.Join(root, "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", filepath.Join(root, "usr/lib/x86_64-linux-gnu"), clang.Path}}
+	for _, f := range e.Pack.Files {
+		l.compiler.Sources[f.To] = f.From
+	}
+	return nil
 }
+
+// ObjectsDir is the directory of compiled BPF programs in a cache.
+func ObjectsDir(cacheDir string) string { return filepath.Join(cacheDir, "objects") }
 
 // needsCompiler reports whether the guest needs a compiler for BPF.
 func (l *lab) needsCompiler() bool {
 	recipe := l.spec.Exec.RecipeOf()
-	return recipe != nil && recipe.Compiler
+	return recipe != nil && recipe.Compiler != nil
 }

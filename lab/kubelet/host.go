@@ -50,7 +50,11 @@ func (h *nodeHost) sandbox(pod string, addr netip.Addr) (sandbox, error) {
 	if !addr.IsValid() {
 		return &podNetwork{host: h, ns: h.node.Namespace}, nil
 	}
-	ns, err := h.node.AddPod(pod, addr)
+	add := h.node.AddPod
+	if h.plugin != nil {
+		add = h.node.AddRoutedPod
+	}
+	ns, err := add(pod, addr)
 	if err != nil {
 		return nil, err
 	}

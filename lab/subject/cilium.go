@@ -23,11 +23,11 @@ const (
 func ciliumExec(version string) Exec {
 	old := version < "v1.16"
 	args := ciliumArgs
-	warning := ""
+	var flags []string
 	if old {
 		args = append(slices.Clone(args), "--enable-k8s-terminating-endpoint={terminatingFallbackBool}")
 		// Up to 1.15 the sources are for clang 17, in which -Wimplicit-int-conversion does not imply it.
-		warning = " -Wno-shorten-64-to-32"
+		flags = []string{"-Wno-shorten-64-to-32"}
 	}
 	return Exec{
 		Mode: "ebpf", Program: ciliumAgent, Args: args, Env: []string{"CILIUM_K8S_NAMESPACE=kube-system", "K8S_NODE_NAME={node}"},
@@ -46,8 +46,7 @@ func ciliumExec(version string) Exec {
 			Objects: "pkg/k8s/apis/cilium.io/client/crds",
 			Manifests: []string{"ciliumcidrgroups.yaml", "ciliumclusterwidenetworkpolicies.yaml", "ciliumendpoints.yaml", "ciliumidentities.yaml",
 				"ciliuml2announcementpolicies.yaml", "ciliumloadbalancerippools.yaml", "ciliumnetworkpolicies.yaml", "ciliumnodes.yaml", "ciliumpodippools.yaml"},
-			Compiler: true,
-			Scripts:  map[string]string{"/usr/bin/clang": "#!/bin/sh\nexec /usr/lib/llvm-19/bin/clang \"$@\"" + warning + "\n"},
+			Compiler: &Compiler{"/usr/bin/clang", flags},
 		},
 	}
 }
@@ -64,7 +63,7 @@ var ciliumArgs = []string{
 	"--routing-mode=native",
 	"--ipv4-native-routing-cidr={clusterCIDR}",
 	"--auto-direct-node-routes=false",
-	"--devices=eth0,pods",
+	"--devices=eth0",
 	"--direct-routing-device=eth0",
 	"--ipam=kubernetes",
 	"--enable-local-node-route=false", // else Cilium takes over the route to the pods' bridge

@@ -21,8 +21,13 @@ type Recipe struct {
 	Folders   []Folder          // of the module
 	Objects   string            // folder of the module with manifests; Manifests are the names of those that are created
 	Manifests []string
-	Compiler  bool              // the guest has clang and bpftool
-	Scripts   map[string]string // of hitless's own, by their paths in the guest
+	Compiler  *Compiler // nil if the guest needs none
+}
+
+// Compiler is the compiler for BPF that a program of the guest calls: clang, as Program. Flags are added to those of each call.
+type Compiler struct {
+	Program string // path in the guest
+	Flags   []string
 }
 
 // Folder is a folder of a module and its path in the guest. Left are the folders in it that are left out.
