@@ -34,7 +34,7 @@ func ciliumExec(version string) Exec {
 		Ready:   Ready{URL: "http://127.0.0.1:10256/healthz", Within: 5 * time.Minute},
 		Stop:    Stop{Signal: "TERM", Within: 30 * time.Second},
 		Modules: []string{"act_bpf", "algif_hash", "cls_bpf", "sch_ingress", "vxlan", "xfrm_algo", "xfrm_user"},
-		Mounts:  []Mount{},
+		Mounts:  []Mount{{Kind: Cgroup2, At: "/run/cilium/cgroupv2"}}, // where its images mount it
 		Tables:  CiliumMaps,
 		CNI:     &CNI{ciliumCNI, `{"cniVersion":"0.3.1","name":"generic-veth","type":"cilium-cni","chaining-mode":"generic-veth"}`},
 		Pack:    Pack{Tools: []string{"bpftool", "iptables", "sh"}},
@@ -57,7 +57,7 @@ var ciliumArgs = []string{
 	"--cluster-name=default",
 	"--kube-proxy-replacement=true",
 	"--kube-proxy-replacement-healthz-bind-address=0.0.0.0:10256",
-	"--cgroup-root=/sys/fs/cgroup",
+	"--cgroup-root=/run/cilium/cgroupv2",
 	"--enable-ipv4=true",
 	"--enable-ipv6=false",
 	"--routing-mode=native",

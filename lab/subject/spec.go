@@ -178,13 +178,19 @@ type LackError struct{ Reason string }
 // Error is the reason.
 func (e *LackError) Error() string { return e.Reason }
 
-// DualStack reports whether the subject serves both address families: kube-proxy by default since 1.21 (KEP-563).
-func (s Spec) DualStack() bool { return s.Name != "kube-proxy" || s.minor() >= 21 }
+// DualStack reports whether the subject serves both address families: kube-proxy by default since 1.21 (KEP-563). What hitless builds from a
+// recipe serves IPv4 only.
+func (s Spec) DualStack() bool {
+	return s.Exec.RecipeOf() == nil && (s.Name != "kube-proxy" || s.minor() >= 21)
+}
 
 // CheckFamily returns a LackError when the subject does not serve a family.
 func (s Spec) CheckFamily(f record.Family) error {
 	if s.DualStack() || !slices.Contains(f.Each(), record.IPv6) {
 		return nil
+	}
+	if s.Exec.RecipeOf() != nil {
+		return &LackError{Reason: fmt.Sprintf("family=%s: hitless starts %s for IPv4 only; leave family out", f, s)}
 	}
 	return &LackError{Reason: fmt.Sprintf("family=%s: %s serves no IPv6 by default: kube-proxy does since v1.21 (KEP-563); leave family out, or take a newer version", f, s)}
 }
