@@ -17,10 +17,11 @@ var pinsText string
 //go:embed cilium.txt
 var ciliumText string
 
-// tableOf is the table that has a program, so that a change of one leaves the other's built programs in the cache.
+// tableOf is the table that has a program, with the files that replace others, so that a change of one leaves the other's built programs in
+// the cache.
 func tableOf(program string) string {
 	if strings.HasPrefix(program, "cilium-") {
-		return ciliumText
+		return ciliumText + ciliumBGP
 	}
 	return pinsText
 }

@@ -2,7 +2,7 @@ package build
 
 import (
 	"crypto/sha256"
-	"embed"
+	_ "embed" // for the replacements
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,10 +14,11 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// replacements has the files of rows `leftout` of the table of pins.
-//
-//go:embed leftout
-var replacements embed.FS
+//go:embed leftout/cilium-bgp-cell.go.txt
+var ciliumBGP string
+
+// replacements are the files of rows `leftout`, by their names.
+var replacements = map[string]string{"cilium-bgp-cell.go.txt": ciliumBGP}
 
 // leftOut is a part of a root module that is left out of its programs, because a module that only it imports is not served.
 type leftOut struct {
@@ -54,21 +55,22 @@ func (l leftOut) note() string {
 
 // apply copies the root module to a directory and replaces the file there.
 func (l leftOut) apply(root provider, to string) (provider, error) {
-	text, err := replacements.ReadFile("leftout/" + l.By)
-	if err == nil {
-		err = copyLocal(to, root)
+	text, has := replacements[l.By]
+	if !has {
+		return provider{}, fmt.Errorf("leaving %s out of %s: there is no file %s", l.Part, root.Real, l.By)
 	}
+	err := copyLocal(to, root)
 	file := filepath.Join(to, filepath.FromSlash(l.File))
 	if err == nil {
 		_, err = os.Stat(file)
 	}
 	if err == nil {
-		err = os.WriteFile(file, text, 0o644)
+		err = os.WriteFile(file, []byte(text), 0o644)
 	}
 	if err != nil {
 		return provider{}, errors.Join(fmt.Errorf("leaving %s out of %s", l.Part, root.Real), err)
 	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256([]byte(text))
 	root.Dir, root.Local, root.Notes = to, true, append(root.Notes, l.note())
 	root.Change = fmt.Sprintf("%s %s with %s of SHA-256 %s", root.Real, root.Sum, l.File, hex.EncodeToString(sum[:]))
 	return root, nil
