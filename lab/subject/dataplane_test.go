@@ -2,11 +2,14 @@ package subject
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/record"
 )
 
 func TestParseDataPlane(t *testing.T) {
@@ -118,5 +121,33 @@ func TestFollow(t *testing.T) {
 	e.Objects = nil
 	if err := e.Follow(t.Context(), sources); err == nil || !strings.Contains(err.Error(), "missing.yaml") {
 		t.Errorf("without a manifest: %v", err)
+	}
+}
+
+// What the lab does not start Cilium for is refused before the run.
+func TestWhatADataPlaneLacks(t *testing.T) {
+	s, err := Parse("cilium@1.15.19")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lack *LackError
+	if err := s.CheckFamily(record.DualStack); !errors.As(err, &lack) {
+		t.Errorf("dual stack: %v", err)
+	}
+	if err := s.CheckFamily(record.IPv4); err != nil {
+		t.Error(err)
+	}
+	if !s.Exec.NeedsGroups() {
+		t.Error("it would run without control groups, and its socket load balancer would serve all of this machine")
+	}
+	if err := s.CheckFallback("off"); err != nil {
+		t.Errorf("1.15 switches terminating endpoints off by a flag: %v", err)
+	}
+	newer, err := Parse("cilium@1.20.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newer.CheckFallback("off"); err == nil {
+		t.Error("1.20 has no flag for terminating endpoints")
 	}
 }
