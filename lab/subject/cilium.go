@@ -2,6 +2,7 @@ package subject
 
 import (
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -22,10 +23,11 @@ const (
 
 func ciliumExec(version string) Exec {
 	old := version < "v1.16"
-	args := ciliumArgs
+	// From 1.16 on the agent refuses to replace kube-proxy without its rules of iptables.
+	args := append(slices.Clone(ciliumArgs), "--install-iptables-rules="+strconv.FormatBool(!old))
 	var flags []string
 	if old {
-		args = append(slices.Clone(args), "--enable-k8s-terminating-endpoint={terminatingFallbackBool}")
+		args = append(args, "--enable-k8s-terminating-endpoint={terminatingFallbackBool}")
 		// Up to 1.15 the sources are for clang 17, in which -Wimplicit-int-conversion does not imply it.
 		flags = []string{"-Wno-shorten-64-to-32"}
 	}
@@ -33,7 +35,7 @@ func ciliumExec(version string) Exec {
 		Mode: "ebpf", Program: ciliumAgent, Args: args, Env: []string{"CILIUM_K8S_NAMESPACE=kube-system", "K8S_NODE_NAME={node}"},
 		Ready:   Ready{URL: "http://127.0.0.1:10256/healthz", Within: 5 * time.Minute},
 		Stop:    Stop{Signal: "TERM", Within: 30 * time.Second},
-		Modules: []string{"act_bpf", "algif_hash", "cls_bpf", "sch_ingress", "vxlan", "xfrm_algo", "xfrm_user"},
+		Modules: []string{"act_bpf", "algif_hash", "cls_bpf", "sch_ingress", "vxlan", "xfrm_algo", "xfrm_user", "xt_CT", "xt_socket"},
 		Mounts:  []Mount{{Kind: Cgroup2, At: "/run/cilium/cgroupv2"}}, // where its images mount it
 		Tables:  CiliumMaps,
 		CNI:     &CNI{ciliumCNI, `{"cniVersion":"0.3.1","name":"generic-veth","type":"cilium-cni","chaining-mode":"generic-veth"}`},
@@ -75,7 +77,6 @@ var ciliumArgs = []string{
 	"--enable-health-checking=false",
 	"--enable-endpoint-health-checking=false",
 	"--enable-ipv4-masquerade=false",
-	"--install-iptables-rules=false",
 	"--identity-allocation-mode=crd",
 	"--disable-endpoint-crd=true",
 	"--bpf-map-dynamic-size-ratio=0",
