@@ -166,7 +166,7 @@ func TestArgumentsThatAreRefused(t *testing.T) {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
-	good := strings.Fields("-I/var/run/cilium/state/globals -I/var/lib/cilium/bpf -g -O2 --target=bpf -std=gnu89 -nostdinc -D__NR_CPUS__=1 -Wall -Wno-address-of-packed-member -mcpu=v3 -c /var/lib/cilium/bpf/bpf_lxc.c -o -")
+	good := strings.Fields("-I/var/run/cilium/state/globals -I/var/lib/cilium/bpf -g -O2 --target=bpf -std=gnu89 -nostdinc -D__NR_CPUS__=1 -Wall -Wno-address-of-packed-member -mcpu=v3 -ftrap-function=__undefined_trap -c /var/lib/cilium/bpf/bpf_lxc.c -o -")
 	if err := checkArgs(good); err != nil {
 		t.Error(err)
 	}

@@ -70,7 +70,7 @@ func ParseRequest(data []byte) (Request, error) {
 }
 
 // allowed are the arguments that compile a file to standard output. Directories and files are in the guest.
-var allowed = regexp.MustCompile(`^(-I/[^\x00]*|-D[A-Za-z_][^\x00]*|-O[0-3s]|-g|-c|-E|-std=[a-z0-9]+|--target=bpf|-target|bpf|-nostdinc|-mcpu=v[1-4]|-W[a-z0-9=-]+|-f[a-z-]+|-o|-|/[^\x00]*\.c|--version)$`)
+var allowed = regexp.MustCompile(`^(-I/[^\x00]*|-D[A-Za-z_][^\x00]*|-O[0-3s]|-g|-c|-E|-std=[a-z0-9]+|--target=bpf|-target|bpf|-nostdinc|-mcpu=v[1-4]|-W[a-z0-9=-]+|-f[a-z-]+(?:=[A-Za-z0-9_]+)?|-o|-|/[^\x00]*\.c|--version)$`)
 
 // checkArgs returns an error for an argument that is not known to be harmless for the host.
 func checkArgs(args []string) error {
