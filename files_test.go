@@ -16,7 +16,7 @@ import (
 // are read by input.Read, input.Open and input.Copy, which refuse pipes, devices and files without a bound.
 var ownFiles = map[string][]string{
 	"the record and the results of a run": {"record", "reports", "internal/run", "internal/recording"},
-	"the cache, locks, builds and tools":  {"internal/cache", "lab/build", "lab/debian", "lab/tools"},
+	"the cache, locks, builds and tools":  {"internal/cache", "lab/build", "lab/compile", "lab/debian", "lab/tools"},
 	"logs, pipes and images of the lab":   {"lab/vm", "lab/host", "lab/procs", "lab/balancer"},
 	"the kernel's, by a name that is put together": {"observers", "probes", "probes/watch", "proxier/linux",
 		"internal/guest", "internal/bench"},

@@ -87,8 +87,11 @@ func (a *Analysis) kernelOf(o *Outage) kernelTables {
 		return nil // such a load balancer uses NodePorts, and other proxies have other tables
 	}
 	table := modeNFTables
-	if mode == modeIPVS {
+	switch mode {
+	case modeIPVS:
 		table = modeIPVS
+	case modeBPF:
+		table = tableBPF
 	}
 	return a.kernel[kernelKey{table, a.Nodes[o.node], o.Lane.Frontend()}]
 }
@@ -121,12 +124,15 @@ func (a *Analysis) proxyMode(o *Outage) string {
 }
 
 // modeNames are the names of the modes whose tables are read. Rules of iptables are in nftables too.
-var modeNames = map[string]string{modeIPVS: "IPVS", modeNFTables: "nftables", modeIPTables: "iptables"}
+var modeNames = map[string]string{modeIPVS: "IPVS", modeNFTables: "nftables", modeIPTables: "iptables", modeBPF: "the BPF maps"}
 
 const (
 	modeIPVS     = "ipvs"
 	modeNFTables = "nftables"
 	modeIPTables = "iptables"
+	modeBPF      = "ebpf"
+
+	tableBPF = "bpf" // of modeBPF; the other modes and their tables have the same names, but that of iptables
 )
 
 // keptServer is a real server that got new connections after its process had exited.
@@ -189,6 +195,8 @@ func (a *Analysis) ruleText(o *Outage) (text string, since time.Duration, known 
 	what := "no backend accepting new connections to "
 	if ts[i].absent && mode == modeIPVS {
 		what = "no virtual server for "
+	} else if ts[i].absent && mode == modeBPF {
+		what = "no entry for "
 	} else if ts[i].absent {
 		what = "no rule to a backend for "
 	}
@@ -253,7 +261,11 @@ func (a *Analysis) KernelView(o *Outage) *KernelView {
 	}
 	mode := a.proxyMode(o)
 	v := &KernelView{Caption: fmt.Sprintf("Virtual server %s in IPVS of %s", o.Lane.Address, a.Nodes[o.node]), Backend: "real server"}
-	if mode != modeIPVS {
+	switch mode {
+	case modeIPVS:
+	case modeBPF:
+		v.Caption, v.Backend = fmt.Sprintf("Backends of %s in the BPF maps of %s", o.Lane.Address, a.Nodes[o.node]), "backend"
+	default:
 		v.Caption, v.Backend = fmt.Sprintf("Backends of %s by the rules of %s on %s", o.Lane.Address, modeNames[mode], a.Nodes[o.node]), "backend"
 	}
 	first := max(o.from, o.struck)
@@ -299,12 +311,18 @@ func (ts kernelTables) cell(i int, address netip.AddrPort, mode string) string {
 		return "not looked at"
 	case ts[i].absent && mode == modeIPVS:
 		return "no virtual server"
+	case ts[i].absent && mode == modeBPF:
+		return "no entry"
 	case ts[i].absent:
 		return "no rule"
 	}
 	switch w := ts[i].weight(address); {
 	case w < 0:
 		return "–"
+	case mode == modeBPF && w == 0:
+		return "terminating: no new connections"
+	case mode == modeBPF:
+		return "active"
 	case mode != modeIPVS:
 		return "in the rules"
 	case w == 0:

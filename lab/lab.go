@@ -130,8 +130,8 @@ func (l *Lab) watchTables(ctx context.Context) (err error) {
 	in := func(modes ...string) bool {
 		return slices.ContainsFunc(l.choice.Subjects, func(p subject.Program) bool { return slices.Contains(modes, p.Spec.Mode) })
 	}
-	kinds := observers.TableKinds{IPVS: in("ipvs"), NFTables: in("nftables", "iptables"), IPVSAfterFailure: l.choice.IPVSAfterFailure}
-	if !kinds.IPVS && !kinds.NFTables {
+	kinds := observers.TableKinds{IPVS: in("ipvs"), NFTables: in("nftables", "iptables"), BPF: l.ciliumMaps(), IPVSAfterFailure: l.choice.IPVSAfterFailure}
+	if !kinds.IPVS && !kinds.NFTables && !kinds.BPF {
 		return nil
 	}
 	if l.Tables, err = observers.NewTables(l.observedNodes(), kinds, l.cfg.Recorder, l.cfg.Now); err != nil {
@@ -142,10 +142,15 @@ func (l *Lab) watchTables(ctx context.Context) (err error) {
 	return nil
 }
 
+// ciliumMaps reports whether a subject has the maps of Cilium.
+func (l *Lab) ciliumMaps() bool {
+	return slices.ContainsFunc(l.choice.Subjects, func(p subject.Program) bool { return p.Spec.Exec != nil && p.Spec.Exec.Tables == subject.CiliumMaps })
+}
+
 func (l *Lab) observedNodes() []observers.Node {
 	nodes := make([]observers.Node, len(l.Net.Nodes))
 	for i, n := range l.Net.Nodes {
-		nodes[i] = observers.Node{Name: n.Name, Addrs: n.Addrs(), Namespace: n.Namespace}
+		nodes[i] = observers.Node{Name: n.Name, Addrs: n.Addrs(), Namespace: n.Namespace, Inside: n.Inside}
 	}
 	return nodes
 }
@@ -213,6 +218,9 @@ func (l *Lab) startReplay(ctx context.Context) error {
 	}
 	client, err := kube.NewClient(l.Kubeconfig, "")
 	if err != nil {
+		return err
+	}
+	if err := kube.CreateNamespaces(ctx, client); err != nil {
 		return err
 	}
 	for _, n := range l.Net.Nodes {

@@ -21,7 +21,8 @@ import (
 // establishedWithin bounds the time until the API serves the objects of a new CustomResourceDefinition.
 const establishedWithin = 30 * time.Second
 
-// createObjects creates the objects of manifests in their order, and waits until the API serves the kinds that they define.
+// createObjects creates the objects of manifests in their order. Before an object that is no definition, and at the end, it waits until
+// the API serves the kinds that are defined so far.
 func createObjects(ctx context.Context, kubeconfig string, files []string) error {
 	if len(files) == 0 {
 		return nil
@@ -35,15 +36,22 @@ func createObjects(ctx context.Context, kubeconfig string, files []string) error
 	if err != nil {
 		return fmt.Errorf("reaching the lab's control plane: %w", err)
 	}
+	c := creator{api: api}
 	for _, file := range files {
-		if err := createFile(ctx, api, file); err != nil {
+		if err := c.createFile(ctx, file); err != nil {
 			return fmt.Errorf("creating the objects of %s: %w", filepath.Base(file), err)
 		}
 	}
-	return nil
+	return c.awaitDefined(ctx)
 }
 
-func createFile(ctx context.Context, api *resources.Resources, file string) error {
+// creator creates objects.
+type creator struct {
+	api     *resources.Resources
+	defined []*unstructured.Unstructured // definitions that the API may not serve yet
+}
+
+func (c *creator) createFile(ctx context.Context, file string) error {
 	f, err := input.Open(file, input.TextBytes)
 	if err != nil {
 		return err
@@ -62,17 +70,29 @@ func createFile(ctx context.Context, api *resources.Resources, file string) erro
 		if len(object.Object) == 0 { // only comments
 			continue
 		}
-		what := object.GetKind() + " " + object.GetName()
-		if err := api.Create(ctx, object); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
+		defines := object.GroupVersionKind().GroupKind() == definition
+		if !defines {
+			if err := c.awaitDefined(ctx); err != nil {
+				return err
+			}
 		}
-		if object.GroupVersionKind().GroupKind() != definition {
-			continue
+		if err := c.api.Create(ctx, object); err != nil {
+			return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 		}
-		if err := awaitEstablished(ctx, api, object); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
+		if defines {
+			c.defined = append(c.defined, object)
 		}
 	}
+}
+
+func (c *creator) awaitDefined(ctx context.Context) error {
+	for _, crd := range c.defined {
+		if err := awaitEstablished(ctx, c.api, crd); err != nil {
+			return fmt.Errorf("%s %s: %w", crd.GetKind(), crd.GetName(), err)
+		}
+	}
+	c.defined = nil
+	return nil
 }
 
 var definition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}

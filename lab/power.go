@@ -29,7 +29,7 @@ func (l *Lab) startKubelet(ctx context.Context, node *topology.Node) *power {
 	on, p.off = context.WithCancel(ctx)
 	l.runPart(on, "the kubelet of "+node.Name, func(ctx context.Context) error {
 		defer close(p.gone)
-		return kubelet.Run(ctx, kubelet.Config{Node: node, Client: l.Client, Procs: l.Procs, Lease: lease, Proxies: l.proxyImages(),
+		return kubelet.Run(ctx, kubelet.Config{Node: node, Client: l.Client, Procs: l.Procs, Lease: lease, Proxies: l.proxyImages(), Plugin: l.plugin(),
 			Backend: kubelet.Program{Path: l.cfg.Program, Args: []string{"backend"}}, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	})
 	return p
@@ -95,4 +95,13 @@ func (l *Lab) PowerOn(ctx context.Context, name string) error {
 func (l *Lab) recordPower(node, state, text string) {
 	l.cfg.Recorder.Event(record.Event{At: l.cfg.Now(), Node: node, Object: node, Text: text,
 		Body: record.Node{State: state}})
+}
+
+// plugin is the CNI plugin of the subject; nil for none.
+func (l *Lab) plugin() *kubelet.Plugin {
+	e := l.choice.Subjects[0].Spec.Exec
+	if e == nil || e.CNI == nil {
+		return nil
+	}
+	return &kubelet.Plugin{Path: e.CNI.Program, Config: []byte(e.CNI.Config)}
 }

@@ -3,84 +3,14 @@
 package observers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/moby/ipvs"
 	"golang.org/x/sys/unix"
-
-	"github.com/hitless/hitless/record"
 )
-
-// ipvsPoller reads the IPVS table of a node after each notification, with growing pauses.
-type ipvsPoller struct {
-	*tableRecorder
-	failed chan struct{} // an attempt failed
-}
-
-func newIPVSPoller(node string, read func() (backendTable, error), recorder record.Recorder, now func() time.Duration) *ipvsPoller {
-	return &ipvsPoller{newTableRecorder(node, tableIPVS, read, recorder, now), make(chan struct{}, 1)}
-}
-
-func (p *ipvsPoller) run(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	defer timer.Stop()
-	step, next, earliest := len(ipvsPauses), time.Time{}, time.Time{}
-	restart := func(at int) {
-		if at >= step {
-			return // the running series of reads is denser
-		}
-		due := time.Now().Add(ipvsPauses[at])
-		if due.Before(earliest) {
-			due = earliest
-		}
-		if step == len(ipvsPauses) || due.Before(next) {
-			next = due
-		}
-		step = at
-		timer.Reset(time.Until(next))
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.changed:
-			restart(0)
-		case <-p.failed:
-			restart(firstPauseAfterFailure)
-		case <-timer.C:
-			began := time.Now()
-			if err := p.readAndRecord(); err != nil {
-				p.recordEnd(err)
-				return
-			}
-			ended := time.Now()
-			earliest = ended.Add(max(minReadInterval, idleFactor*ended.Sub(began)))
-			if step++; step < len(ipvsPauses) {
-				if next = ended.Add(ipvsPauses[step]); next.Before(earliest) {
-					next = earliest
-				}
-				timer.Reset(time.Until(next))
-			}
-		}
-	}
-}
-
-func (p *ipvsPoller) readAndRecord() error {
-	began := p.now()
-	found, err := p.read()
-	if err != nil {
-		return err
-	}
-	p.recordChanges(found, p.lastAt, p.now(), "")
-	p.last, p.lastAt, p.readOnce = found, began, true
-	return nil
-}
 
 // openIPVS opens the IPVS table of a node. The returned function is for one goroutine; it opens the table anew when the node's
 // namespace was replaced.

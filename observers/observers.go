@@ -1,5 +1,5 @@
 // Package observers watches a cluster and the kernels of its nodes and records events: changes in the Kubernetes API
-// (api*.go), in IPVS and nftables tables (tables.go, ipvs*.go, nftables_*.go), the backends that connection tracking chose
+// (api*.go), in IPVS, nftables and BPF tables (tables.go, poller.go, ipvs*.go, nftables_*.go, bpf.go), the backends that connection tracking chose
 // (conntrack*.go) and lines of proxy logs (proxylog.go). dump.go reads the whole network state of a namespace as text.
 //
 // Observers change nothing in a cluster. The lab and live clusters share those of the API, so that a report names the same
@@ -13,6 +13,8 @@ type Node struct {
 	Name  string
 	Addrs []netip.Addr // of each family
 	Namespace
+	// Inside runs f on a thread with the node's files too; only for BPF tables.
+	Inside func(f func() error) error
 }
 
 // Namespace is a network namespace that may be replaced by another one, as when its node restarts.

@@ -16,9 +16,9 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// ipvsPauses are the pauses before the reads of an IPVS table after an event: the first read records the state before the
+// pauses are the pauses before the reads of an IPVS or BPF table after an event: the first read records the state before the
 // change, the next ones find a change soon, and the last ones find those of slow proxies. They add up to 19 s.
-var ipvsPauses = [...]time.Duration{0, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+var pauses = [...]time.Duration{0, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
 	100 * time.Millisecond, 200 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Second, 2 * time.Second,
 	2 * time.Second, 4 * time.Second, 8 * time.Second}
 
@@ -31,23 +31,23 @@ const (
 )
 
 // Values of the attribute "table" of recorded events.
-const tableIPVS, tableNFTables = "ipvs", "nftables"
+const tableIPVS, tableNFTables, tableBPF = "ipvs", "nftables", "bpf"
 
 // backendTable holds the weights of each Service address's backends. In nftables each backend has weight 1.
 type backendTable map[ServiceAddress]map[netip.AddrPort]int
 
 // TableKinds selects the tables that are watched.
 type TableKinds struct {
-	IPVS, NFTables bool
-	// IPVSAfterFailure suppresses the reads of IPVS tables until an attempt has failed. Each read wakes up the VM.
+	IPVS, NFTables, BPF bool
+	// IPVSAfterFailure suppresses the reads of IPVS and BPF tables until an attempt has failed. Each read wakes up the VM.
 	IPVSAfterFailure bool
 }
 
-// Tables records changes of the IPVS and nftables tables of several nodes. nftables notifies of changes. IPVS does not, and
-// reading it at a fixed rate would keep the VM awake: its table is read for a while after each event that may change it, and
+// Tables records changes of the IPVS, nftables and BPF tables of several nodes. nftables notifies of changes. The others do not, and
+// reading them at a fixed rate would keep the VM awake: they are read for a while after each event that may change them, and
 // while attempts fail.
 type Tables struct {
-	ipvs      []*ipvsPoller
+	polled    []*poller
 	nftables  []*nftMonitor
 	ipvsIdle  atomic.Bool // no attempt has failed yet, and reads wait for one
 	mu        sync.Mutex
@@ -64,7 +64,10 @@ func NewTables(nodes []Node, kinds TableKinds, recorder record.Recorder, now fun
 			if err != nil {
 				return nil, fmt.Errorf("watching the IPVS table of %s: %w", n.Name, err)
 			}
-			t.ipvs = append(t.ipvs, newIPVSPoller(n.Name, func() (backendTable, error) { return read(t.watched()) }, recorder, now))
+			t.polled = append(t.polled, newPoller(n.Name, tableIPVS, func() (backendTable, error) { return read(t.watched()) }, recorder, now))
+		}
+		if kinds.BPF {
+			t.polled = append(t.polled, newBPFPoller(n, t.watched, recorder, now))
 		}
 		if kinds.NFTables {
 			m, err := newNFTMonitor(n, 0, t.watched, recorder, now)
@@ -86,7 +89,7 @@ func (t *Tables) Watch(s ServiceAddress) {
 	}
 	t.addresses = append(t.addresses, s)
 	t.mu.Unlock()
-	t.readIPVS()
+	t.readPolled()
 	t.readNFTables()
 }
 
@@ -99,7 +102,7 @@ func (t *Tables) watched() []ServiceAddress {
 // Run watches until ctx ends. A table that cannot be read is recorded as a warning and is not watched any more.
 func (t *Tables) Run(ctx context.Context) error {
 	var all sync.WaitGroup
-	for _, p := range t.ipvs {
+	for _, p := range t.polled {
 		all.Go(func() { p.run(ctx) })
 	}
 	for _, m := range t.nftables {
@@ -114,23 +117,23 @@ func (t *Tables) EventRecorded(kind record.Kind) {
 	switch kind {
 	case record.KindPod, record.KindEndpoint, record.KindProxy, record.KindFault:
 		if !t.ipvsIdle.Load() {
-			t.readIPVS()
+			t.readPolled()
 		}
 	case record.KindNode:
 		t.readNFTables()
 	}
 }
 
-// AttemptFailed starts reads of the IPVS tables after a failed attempt, and ends the idling of TableKinds.IPVSAfterFailure.
+// AttemptFailed starts reads of the IPVS and BPF tables after a failed attempt, and ends the idling of TableKinds.IPVSAfterFailure.
 func (t *Tables) AttemptFailed() {
 	t.ipvsIdle.Store(false)
-	for _, p := range t.ipvs {
+	for _, p := range t.polled {
 		notify(p.failed)
 	}
 }
 
-func (t *Tables) readIPVS() {
-	for _, p := range t.ipvs {
+func (t *Tables) readPolled() {
+	for _, p := range t.polled {
 		notify(p.changed)
 	}
 }
@@ -198,8 +201,11 @@ func (r *tableRecorder) warn(text string) {
 
 // title is the table's name in texts.
 func (r *tableRecorder) title() string {
-	if r.table == tableIPVS {
+	switch r.table {
+	case tableIPVS:
 		return "IPVS"
+	case tableBPF:
+		return "the BPF load balancer"
 	}
 	return r.table
 }
@@ -228,9 +234,14 @@ func (r *tableRecorder) describe(s ServiceAddress, weights map[netip.AddrPort]in
 	case !present && r.table == tableNFTables:
 		body.State = "absent"
 		text += " no rule to a backend"
+	case !present && r.table == tableBPF:
+		body.State = "absent"
+		text += " no entry"
 	case !present:
 		body.State = "absent"
 		text += " no virtual server"
+	case len(weights) == 0 && r.table == tableBPF:
+		text += " no backend"
 	case len(weights) == 0:
 		text += " no real server"
 	default:

@@ -70,7 +70,7 @@ func (b *fakeIPVS) recorded() ([]record.Event, int) {
 func inBubble(t *testing.T, test func(t *testing.T, b *fakeIPVS)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeIPVS{begin: time.Now(), table: backendTable{web: {pod: 1}}}
-		b.Tables = &Tables{ipvs: []*ipvsPoller{newIPVSPoller("node-2", b.readTable, b, b.now)}}
+		b.Tables = &Tables{polled: []*poller{newPoller("node-2", tableIPVS, b.readTable, b, b.now)}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wait sync.WaitGroup
 		wait.Go(func() { _ = b.Run(ctx) })
@@ -141,8 +141,8 @@ func TestIPVSReadsAreBounded(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%d reads in two idle hours", n)
 	}
-	if n := reads(func(b *fakeIPVS) { b.EventRecorded(record.KindPod); time.Sleep(time.Hour) }); n != len(ipvsPauses) {
-		t.Errorf("%d reads after one event, want %d", n, len(ipvsPauses))
+	if n := reads(func(b *fakeIPVS) { b.EventRecorded(record.KindPod); time.Sleep(time.Hour) }); n != len(pauses) {
+		t.Errorf("%d reads after one event, want %d", n, len(pauses))
 	}
 	quiet := func(b *fakeIPVS) { b.ipvsIdle.Store(true); b.EventRecorded(record.KindPod); time.Sleep(time.Hour) }
 	if n := reads(quiet); n != 0 {
@@ -155,7 +155,7 @@ func TestIPVSReadsAreBounded(t *testing.T) {
 		b.EventRecorded(record.KindProxy)
 		time.Sleep(time.Hour)
 	}
-	if n := reads(alarmed); n <= len(ipvsPauses) {
+	if n := reads(alarmed); n <= len(pauses) {
 		t.Errorf("%d reads after a failure and, an hour later, an event: those after the event are missing", n)
 	}
 	failing := func(b *fakeIPVS) {

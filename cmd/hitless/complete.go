@@ -89,6 +89,9 @@ func subjectWords(c *cobra.Command, _ []string, typed string) ([]cobra.Completio
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	words := []cobra.Completion{"bundled", "exec:"}
+	for _, s := range subject.DataPlanes() {
+		words = append(words, s.String())
+	}
 	var versions []string
 	for _, r := range build.Versions() {
 		if r.Name == "kube-proxy" {

@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab"
 	_ "github.com/hitless/hitless/lab/backend/early" // handles the command `backend`
+	"github.com/hitless/hitless/lab/compile"
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/proxier"
@@ -122,6 +123,10 @@ func guestCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error { return guest.HostMain() }}
 	c := hidden(&cobra.Command{Use: "guest", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return guest.Main() }})
-	c.AddCommand(first, onHost)
+	// A proxy calls it as clang, with clang's flags.
+	clang := &cobra.Command{Use: "clang", DisableFlagParsing: true, Run: func(_ *cobra.Command, args []string) {
+		os.Exit(compile.Main(args, guest.NodeFiles, vm.Call, os.Stdout, os.Stderr))
+	}}
+	c.AddCommand(first, onHost, clang)
 	return c
 }

@@ -1,9 +1,10 @@
-// Guesttools writes lab/tools/packages.txt: the packages of Debian with the tools of guests, and the libraries that they need. It takes what
-// the release has now. Histories may change with it.
+// Guesttools writes lab/tools/packages.txt and compiler.txt: the packages of Debian with the tools of guests, and the libraries that they
+// need. It takes what the release has now. Histories may change with it.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,7 +14,7 @@ import (
 	"github.com/hitless/hitless/lab/tools"
 )
 
-const file = "lab/tools/packages.txt"
+const dir = "lab/tools/"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -25,14 +26,19 @@ func main() {
 }
 
 func pin(ctx context.Context) error {
-	dir, err := cache.Dir()
+	cached, err := cache.Dir()
 	if err != nil {
 		return err
 	}
-	text, err := tools.Pin(ctx, filepath.Join(dir, "tools"), func(line string) { fmt.Fprintln(os.Stderr, line) })
+	packages, compiler, err := tools.Pin(ctx, filepath.Join(cached, "tools"), func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if err != nil {
 		return err
 	}
-	return cache.WriteFile(file, []byte("# The packages of guests, of "+tools.Suite+" without security updates. `make guest-tools` writes this file.\n"+
+	return errors.Join(write("packages.txt", "The packages of guests", packages),
+		write("compiler.txt", "More packages of guests with a compiler for BPF", compiler))
+}
+
+func write(name, what, text string) error {
+	return cache.WriteFile(dir+name, []byte("# "+what+", of "+tools.Suite+" without security updates. `make guest-tools` writes this file.\n"+
 		"# NAME VERSION ARCHITECTURE SHA256 PATH\n"+text))
 }

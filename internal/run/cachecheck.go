@@ -13,6 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/compile"
 	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
 )
@@ -92,6 +93,10 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+	objects, err := compile.Entries(site.ObjectsDir(c.Dir))
+	if err != nil {
+		return nil, err
+	}
 	others, err := cache.List(c.Dir, func(path string) *cache.Entry {
 		if info, err := os.Stat(path); err == nil && info.IsDir() && slices.Contains(cacheDirs, filepath.Base(path)) {
 			return nil
@@ -99,7 +104,7 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 		return cache.Foreign(path)
 	})
 	var all []CheckedEntry
-	for _, e := range slices.Concat(machines, programs, packed, copies, others) {
+	for _, e := range slices.Concat(machines, programs, packed, objects, copies, others) {
 		name, relErr := filepath.Rel(c.Dir, e.Path)
 		all, err = append(all, CheckedEntry{Entry: e, Name: name, Bytes: cache.Size(e.Path)}), errors.Join(err, relErr)
 	}
@@ -108,4 +113,4 @@ func (c CacheCheck) entries() ([]CheckedEntry, error) {
 }
 
 // cacheDirs are the directories of the cache whose entries are listed.
-var cacheDirs = []string{"kernel", "initramfs", "snapshots", "build", "tools", "program"}
+var cacheDirs = []string{"kernel", "initramfs", "snapshots", "build", "tools", "program", "objects"}

@@ -26,6 +26,9 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	if err := o.checkNumbers(); err != nil {
 		return p, spec, err
 	}
+	if spec.Exec.RecipeOf() != nil && o.Programs == build.Released {
+		return p, spec, usagef("--programs released: %s has no released programs outside of images; leave it out", spec)
+	}
 	if err := p.CheckSubject(guest.Offers(o.ControlPlane, o.Kernel)); err != nil {
 		return p, spec, UsageError{Reason: err}
 	}
@@ -126,6 +129,8 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	switch {
 	case err != nil:
 		return nil, usagef("--set to=%s: %w", to, err)
+	case next.Exec.RecipeOf() != nil:
+		return nil, usagef("--set to=%s: it can be where a run begins (--subject), not what it changes to", to)
 	case next.Exec != nil:
 		return nil, usagef("--set to=%s: a proxy that a file describes can be where a run begins (--subject), not what it changes to", to)
 	case next.String() == spec.String():

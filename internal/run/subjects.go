@@ -95,6 +95,13 @@ func (m machine) subjects() ([]Testable, []BuiltProxy, error) {
 		}
 		all = append(all, row("kube-proxy@VERSION/"+mode, subject.Oldest(mode)+" to "+subject.Newest(mode, newest()), why, text))
 	}
+	for _, s := range subject.DataPlanes() {
+		why := lab
+		if why == "" && !m.has("go") {
+			why = "go, which builds it, is missing; install Go 1.26 or later"
+		}
+		all = append(all, row(s.String(), s.Version, why, "built from its Go module, in a virtual machine only: docs/subjects.md#cilium"))
+	}
 	all = append(all,
 		row("exec:FILE", "any", lab, "any other proxy, described by a YAML file: docs/subjects.md"),
 		row("cluster", "-", "not a subject of the lab; hitless run SCENARIO --kubeconfig FILE tests the proxy of a live cluster", ""))

@@ -22,17 +22,17 @@ func without(programs []string, versions ...string) machine {
 
 // What is missing is named for the subjects that need it, with the package that brings it, and for no other.
 func TestSubjectsSayWhatIsMissing(t *testing.T) {
-	const bundled, proxy, described = "bundled", "kube-proxy", "exec:FILE"
+	const bundled, proxy, cilium, described = "bundled", "kube-proxy", "cilium", "exec:FILE"
 	for name, c := range map[string]struct {
 		machine machine
 		not     []string
 		say     string
 	}{
 		"nothing":       {without(nil), nil, ""},
-		"qemu":          {without([]string{"qemu-system-x86_64"}), []string{bundled, proxy, described}, "apt-get install qemu-system-x86"},
-		"guest program": {machine{has: without(nil).has, built: without(nil).built, guest: errors.New("put it beside")}, []string{bundled, proxy, described}, "put it beside"},
-		"go":            {without([]string{"go"}), []string{proxy}, "Go 1.26"},
-		"go, but built": {without([]string{"go"}, "v1.26.0"), nil, ""},
+		"qemu":          {without([]string{"qemu-system-x86_64"}), []string{bundled, proxy, cilium, described}, "apt-get install qemu-system-x86"},
+		"guest program": {machine{has: without(nil).has, built: without(nil).built, guest: errors.New("put it beside")}, []string{bundled, proxy, cilium, described}, "put it beside"},
+		"go":            {without([]string{"go"}), []string{proxy, cilium}, "Go 1.26"},
+		"go, but built": {without([]string{"go"}, "v1.26.0"), []string{cilium}, "Go 1.26"},
 	} {
 		rows, _, err := c.machine.subjects()
 		if err != nil {

@@ -26,7 +26,10 @@ func (p *packer) addExec(ctx context.Context, e *subject.Exec) error {
 			return Usagef("%s: %w", e.Pack.Source, err)
 		}
 	}
-	files := slices.Concat([]subject.File{{From: e.Pack.Program, To: e.Program}}, e.Pack.Files, e.Pack.Objects)
+	files := slices.Concat(e.Pack.Files, e.Pack.Objects)
+	if e.Recipe == nil {
+		files = append([]subject.File{{From: e.Pack.Program, To: e.Program}}, files...)
+	}
 	for _, f := range files {
 		if topology.Private(f.To) { // each node boots with a copy
 			f.To = path.Join(guest.NodeFiles, f.To)

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
@@ -30,8 +28,10 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		return err
 	}
 	for _, p := range proxies {
-		if t := proxyTarget(p); p.Name == "kube-proxy" && !slices.Contains(targets, t) {
-			targets = append(targets, t)
+		for _, t := range proxyTargets(p) {
+			if !slices.Contains(targets, t) {
+				targets = append(targets, t)
+			}
 		}
 	}
 	builder := &build.Builder{Cache: filepath.Join(l.Cache, "build"), Prebuilt: l.Binaries, Programs: l.Programs, Progress: Building(l.Progress)}
@@ -49,11 +49,7 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 	}
 	for _, b := range binaries {
 		l.programs = append(l.programs, programFacts{b.Target.String(), string(cmp.Or(b.Source, build.Built)), b.Sha256, b.Notes})
-		name := b.Target.Name
-		if i := slices.IndexFunc(proxies, func(p subject.Spec) bool { return proxyTarget(p) == b.Target }); i >= 0 {
-			name = proxies[i].Binary()
-		}
-		if err := img.AddWithSum(path.Join(guest.Binaries, name), b.Path, 0o755, b.Sha256); err != nil {
+		if err := img.AddWithSum(guestPath(b.Target, proxies), b.Path, 0o755, b.Sha256); err != nil {
 			return err
 		}
 	}
@@ -74,8 +70,18 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 			return err
 		}
 	}
+	if spec.Exec.RecipeOf() != nil {
+		if err := followRecipe(ctx, builder, spec.Exec); err != nil {
+			return err
+		}
+	}
 	if spec.Exec != nil {
 		if err := p.addExec(ctx, spec.Exec); err != nil {
+			return err
+		}
+	}
+	if l.needsCompiler() {
+		if err := l.addCompiler(ctx, p, spec.Exec); err != nil {
 			return err
 		}
 	}
@@ -158,7 +164,7 @@ func (l *lab) proxies() ([]subject.Spec, error) {
 // checkFlags asks the programs of proxies whether they have the flags of the proxies' names. Every error is a UsageError.
 func checkFlags(ctx context.Context, proxies []subject.Spec, binaries []build.Binary) error {
 	for _, p := range proxies {
-		i := slices.IndexFunc(binaries, func(b build.Binary) bool { return b.Target == proxyTarget(p) })
+		i := slices.IndexFunc(binaries, func(b build.Binary) bool { return b.Target == mainTarget(p) })
 		if i < 0 { // bundled, or described by a file
 			continue
 		}
@@ -168,6 +174,3 @@ func checkFlags(ctx context.Context, proxies []subject.Spec, binaries []build.Bi
 	}
 	return nil
 }
-
-// proxyTarget is the build target of a kube-proxy.
-func proxyTarget(p subject.Spec) build.Target { return build.Target{Name: p.Name, Version: p.Version} }

@@ -13,6 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/lab/compile"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
@@ -57,7 +58,8 @@ type lab struct {
 	inputs        string // digest
 	program       string // digest of hitless
 	programs      []programFacts
-	tools         *tools.Set // nil if the guest has none
+	tools         *tools.Set       // nil if the guest has none
+	compiler      *compile.Service // for BPF programs; nil if the guest needs none
 	notes         []string
 	packed        []string    // SHA-256 of the packed files of a VM: those that boot, and the others
 	outcome       *vm.Outcome // nil until the guest has ended

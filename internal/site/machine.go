@@ -23,6 +23,9 @@ func MemoryMB(controlPlane string) int {
 // NeededMB is the memory that a run in a VM of that size needs of this machine, in MB.
 func NeededMB(memoryMB int) int { return memoryMB*2/3 + 256 }
 
+// compilerMB is the memory for a compiler, its libraries in the packed files, and agents that compile with it on three nodes.
+const compilerMB = 1536
+
 // hostMemoryMB is about the memory of a lab on the host, measured with three nodes.
 func hostMemoryMB(controlPlane string) int {
 	if controlPlane == "kube" {
@@ -35,7 +38,11 @@ func (l *lab) memoryMB() int {
 	if l.MemoryMB > 0 {
 		return l.MemoryMB
 	}
-	return MemoryMB(l.ControlPlane) + l.objectsMB()
+	mb := MemoryMB(l.ControlPlane) + l.objectsMB()
+	if l.needsCompiler() {
+		mb += compilerMB
+	}
+	return mb
 }
 
 // objectsMB is the memory for the objects of a timeline, in the control plane and in its watchers. A recording of 10,000 Services

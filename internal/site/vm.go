@@ -122,7 +122,14 @@ func (v *VM) World(ctx context.Context) (err error) {
 		return err
 	}
 	v.message(fmt.Sprintf("booting %s with %d MB", v.kernel.Named(), v.boot.MemoryMB))
+	if v.compiler != nil && v.clock == "virtual" {
+		v.boot.Call = func(request []byte) ([]byte, error) { return v.compiler.Answer(ctx, request) }
+	}
 	v.outcome, err = vm.Run(ctx, v.boot)
+	if v.boot.Call != nil {
+		made, kept := v.compiler.Counts()
+		v.notes = append(v.notes, fmt.Sprintf("BPF programs: %d compiled, %d from the cache", made, kept))
+	}
 	return err
 }
 

@@ -43,10 +43,10 @@ func compileID() string {
 	return digest(recipeVersion, strings.Join(buildEnv(), " "), strings.Join(buildFlags, " "))
 }
 
-// recipeID identifies the settings of resolution and compilation other than the Go version. After a change of the pins, targets
+// recipeID identifies the settings of resolution and compilation of a target other than the Go version. After a change of the pins, targets
 // are resolved again, and compiled again where the sources differ.
-func recipeID() string {
-	return digest(compileID(), pinsText)[:12]
+func recipeID(t Target) string {
+	return digest(compileID(), tableOf(t.Name))[:12]
 }
 
 // key identifies a cache entry by all inputs of its build.
@@ -64,7 +64,7 @@ func digest(parts ...string) string {
 }
 
 func (s store) indexFile(t Target, goVersion string) string {
-	return filepath.Join(s.dir, "index", fmt.Sprintf("%s,%s,%s.json", t, goVersion, recipeID()))
+	return filepath.Join(s.dir, "index", fmt.Sprintf("%s,%s,%s.json", t, goVersion, recipeID(t)))
 }
 
 // indexed is the content of a file of the index.

@@ -14,6 +14,18 @@ import (
 //go:embed pins.txt
 var pinsText string
 
+//go:embed cilium.txt
+var ciliumText string
+
+// tableOf is the table that has a program, with the files that replace others, so that a change of one leaves the other's built programs in
+// the cache.
+func tableOf(program string) string {
+	if strings.HasPrefix(program, "cilium-") {
+		return ciliumText + ciliumBGP
+	}
+	return pinsText
+}
+
 // program is a row of the table of programs.
 type program struct {
 	Range
@@ -39,17 +51,18 @@ type substitute struct {
 	Reason  string
 }
 
-// dataset is the content of pins.txt.
+// dataset is the content of pins.txt and cilium.txt.
 type dataset struct {
 	programs    []program
-	pins        map[string][]string              // versions by module path, in the order of the file
-	moved       map[string]moved                 // by old path
-	floors      map[string]floor                 // module path
+	pins        map[string][]string // versions by module path, in the order of the file
+	moved       map[string]moved    // by old path
+	floors      map[string]floor    // module path
+	leftOut     []leftOut
 	substitutes map[string]map[string]substitute // by module path and the first 12 hex digits of the revision
 }
 
-// embedded is the parsed pins.txt of this binary.
-var embedded = sync.OnceValues(func() (*dataset, error) { return parseData(pinsText) })
+// embedded is the parsed tables of this binary.
+var embedded = sync.OnceValues(func() (*dataset, error) { return parseData(pinsText + ciliumText) })
 
 // parseData parses the format that the header of pins.txt describes.
 func parseData(text string) (*dataset, error) {
@@ -98,6 +111,9 @@ func (d *dataset) add(kind string, f []string) error {
 		}
 		d.substitutes[f[0]][f[1]] = substitute{Version: f[2], Reason: strings.Join(f[3:], " ")}
 		return checkVersions(f[2])
+	case kind == "leftout" && len(f) == 6:
+		d.leftOut = append(d.leftOut, leftOut{f[0], f[1], f[2], f[3], f[4], f[5]})
+		return checkVersions(f[1])
 	case kind == "program" && len(f) == 6:
 		d.programs = append(d.programs, program{
 			Range:  Range{Name: f[0], Oldest: f[3], Newest: f[4], Default: f[5]},

@@ -79,6 +79,11 @@ func (m *groupBuild) resolve(ctx context.Context, d *dataset) (recipe, error) {
 	if r.source, err = openSource(d, m.group.root, root.Dir); err != nil {
 		return recipe{}, err
 	}
+	if part, is := d.leftOutOf(m.group.root); is {
+		if root, err = part.apply(root, filepath.Join(m.dir, "changed")); err != nil {
+			return recipe{}, err
+		}
+	}
 	line, godebug := r.source.directives()
 	if compareGo("go"+line, m.info.Version) > 0 {
 		return recipe{}, fmt.Errorf("it needs Go %s, and this is %s; install a newer Go", line, m.info.Version)
@@ -214,10 +219,18 @@ func executable(p program) string {
 // linked.
 var versionPackages = []string{"k8s.io/kubernetes/pkg/version", "k8s.io/client-go/pkg/version", "k8s.io/component-base/version"}
 
-// ldflags strips the binary and, as upstream's build scripts, sets the version of Kubernetes. etcd has its version in its sources.
+// ciliumVersion is the variable that Cilium parses as VERSION REVISION TIME. A module has neither revision nor time.
+const ciliumVersion = "-X 'github.com/cilium/cilium/pkg/version.ciliumVersion=%s 0000000 1970-01-01T00:00:00Z'"
+
+// ldflags strips the binary and, as upstream's build scripts, sets the version of Kubernetes and Cilium. etcd has its version in its
+// sources.
 func ldflags(p program, version string) string {
 	flags := "-s -w"
-	if p.Module != "k8s.io/kubernetes" {
+	switch p.Module {
+	case "github.com/cilium/cilium":
+		return flags + " " + fmt.Sprintf(ciliumVersion, strings.TrimPrefix(version, "v"))
+	case "k8s.io/kubernetes":
+	default:
 		return flags
 	}
 	major, minor, _ := strings.Cut(strings.TrimPrefix(semver.MajorMinor(version), "v"), ".")

@@ -19,7 +19,8 @@ type provider struct {
 	Path     string         // path under which it is imported
 	Real     module.Version // the module that is used for it; without a version when it is local
 	Dir      string
-	Local    bool // a directory of the root module, not a module of its own
+	Local    bool   // a directory of the root module, or the changed root module itself
+	Change   string // of the root module; empty for none
 	Sum      string
 	GoModSum string
 	Notes    []string // notes of substitutions

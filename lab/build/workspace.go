@@ -25,6 +25,11 @@ const stagingDir = "staging"
 // wanted one. The go command then does not load the whole module graph, which has modules that no package needs and no proxy serves.
 func (r recipe) goMod() (string, error) {
 	var b strings.Builder
+	for _, m := range r.Modules {
+		if m.Change != "" {
+			fmt.Fprintf(&b, "// %s\n\n", m.Change)
+		}
+	}
 	fmt.Fprintf(&b, "module build\n\ngo %s\n", r.GoLine)
 	if len(r.Godebug) > 0 {
 		fmt.Fprintf(&b, "\ngodebug (\n\t%s\n)\n", strings.Join(r.Godebug, "\n\t"))
@@ -97,7 +102,7 @@ func (r recipe) write(dir string) error {
 	return nil
 }
 
-// copyLocal copies a local module with write permission and adds a go.mod.
+// copyLocal copies a local module with write permission, and adds a go.mod if it has none.
 func copyLocal(to string, m provider) error {
 	err := filepath.WalkDir(m.Dir, func(from string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -120,5 +125,9 @@ func copyLocal(to string, m provider) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(to, "go.mod"), []byte("module "+m.Path+"\n"), 0o644)
+	file := filepath.Join(to, "go.mod")
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	return os.WriteFile(file, []byte("module "+m.Path+"\n"), 0o644)
 }

@@ -110,3 +110,17 @@ func conditions(now time.Time) []corev1.NodeCondition {
 		healthy(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"),
 	}
 }
+
+// namespaces are those that an API server creates for itself.
+var namespaces = []string{metav1.NamespaceDefault, "kube-node-lease", metav1.NamespacePublic, metav1.NamespaceSystem}
+
+// CreateNamespaces creates the namespaces that each cluster has, as an API server does.
+func CreateNamespaces(ctx context.Context, client kubernetes.Interface) error {
+	for _, name := range namespaces {
+		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
+		if _, err := client.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -160,13 +160,14 @@ type fakeHost struct {
 	exitAfter map[string]time.Duration // by pod
 	onTerm    map[string]time.Duration
 
-	mu        sync.Mutex
-	failing   []string // pages
-	live      []*fakeProcess
-	starts    []string // "second pod"
-	last      *fakeProcess
-	sandboxes int
-	asked     []int // seconds at which a page was asked for
+	mu         sync.Mutex
+	failing    []string // pages
+	live       []*fakeProcess
+	starts     []string // "second pod"
+	last       *fakeProcess
+	sandboxes  int
+	attachment attachment // of each pod; nil for none
+	asked      []int      // seconds at which a page was asked for
 }
 
 type fakeSandbox struct {
@@ -181,6 +182,9 @@ func (h *fakeHost) sandbox(pod string, addr netip.Addr) (sandbox, error) {
 	h.sandboxes++
 	return &fakeSandbox{host: h, pod: pod, addr: addr}, nil
 }
+
+// chained has no plugin; cni_test.go tests one.
+func (s *fakeSandbox) chained(*corev1.Pod) attachment { return s.host.attachment }
 
 func (h *fakeHost) get(_ context.Context, url string, _ http.Header) (int, error) {
 	h.mu.Lock()

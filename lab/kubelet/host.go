@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"syscall"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
 )
@@ -26,6 +28,8 @@ type host interface {
 // sandbox is the network of a pod.
 type sandbox interface {
 	start(name string, argv, env []string) (process, error)
+	// chained is what the CNI plugin does for the pod; nil without a plugin, and for a pod with the node's network.
+	chained(pod *corev1.Pod) attachment
 	remove() error
 }
 
@@ -37,15 +41,20 @@ type process interface {
 }
 
 type nodeHost struct {
-	node  *topology.Node
-	procs *procs.Supervisor
+	node   *topology.Node
+	procs  *procs.Supervisor
+	plugin *Plugin // nil for none
 }
 
 func (h *nodeHost) sandbox(pod string, addr netip.Addr) (sandbox, error) {
 	if !addr.IsValid() {
 		return &podNetwork{host: h, ns: h.node.Namespace}, nil
 	}
-	ns, err := h.node.AddPod(pod, addr)
+	add := h.node.AddPod
+	if h.plugin != nil {
+		add = h.node.AddRoutedPod
+	}
+	ns, err := add(pod, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +100,13 @@ func (w *podNetwork) start(name string, argv, env []string) (process, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+func (w *podNetwork) chained(pod *corev1.Pod) attachment {
+	if w.host.plugin == nil || !w.addr.IsValid() {
+		return nil
+	}
+	return cniCall{w.host.plugin, w.host.node.Run, pod, w.host.node.PodLink(pod.Name, w.addr), w.ns.Path()}
 }
 
 func (w *podNetwork) remove() error {

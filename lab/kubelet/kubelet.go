@@ -45,6 +45,7 @@ type Config struct {
 	Procs    *procs.Supervisor
 	Backend  Program
 	Proxies  Proxies // for containers of the kube-proxy image; none when zero
+	Plugin   *Plugin // chained after the lab's network; nil for none
 	Recorder record.Recorder
 	// Now returns the time since the start of the run.
 	Now func() time.Duration
@@ -76,7 +77,7 @@ func Run(ctx context.Context, config Config) error {
 	if err != nil {
 		return fmt.Errorf("starting the kubelet: %w", err)
 	}
-	k.host = &nodeHost{node: config.Node, procs: config.Procs}
+	k.host = &nodeHost{config.Node, config.Procs, config.Plugin}
 	k.run(ctx)
 	return nil
 }
@@ -99,6 +100,9 @@ func newKubelet(c Config) (*kubelet, error) {
 	}
 	if c.Backend.Path == "" {
 		return nil, errors.New("Config.Backend.Path, the program that runs agnhost, is required")
+	}
+	if err := c.Plugin.check(); err != nil {
+		return nil, err
 	}
 	if c.Lease == 0 {
 		c.Lease = DefaultLease

@@ -28,12 +28,12 @@ type pod struct {
 	writer     *writer // nil when the kubelet is silent
 	containers []*container
 
-	waitingForAddr bool               // true while reserve waits for an address
-	cancelWait     context.CancelFunc // ends the wait
-	addr           netip.Addr         // the pod's address of the primary family; the node's with hostNetwork
-	addrs          []netip.Addr       // of each family
-	sandbox        sandbox            // nil while the pod has no network
-	startErr       error              // why the pod cannot start
+	waiting    bool               // for an address, or for the CNI plugin
+	cancelWait context.CancelFunc // ends the wait
+	addr       netip.Addr         // the pod's address of the primary family; the node's with hostNetwork
+	addrs      []netip.Addr       // of each family
+	sandbox    sandbox            // nil while the pod has no network
+	startErr   error              // why the pod cannot start
 
 	begun      metav1.Time
 	conditions []corev1.PodCondition
@@ -100,7 +100,7 @@ func (p *pod) begin(ctx context.Context) {
 		return
 	}
 	waiting, cancel := context.WithCancel(ctx)
-	p.waitingForAddr, p.cancelWait = true, cancel
+	p.waiting, p.cancelWait = true, cancel
 	hostNetwork, text := p.object.Spec.HostNetwork, p.object.Status.PodIP
 	p.k.live.Go(func() {
 		addr, err := p.k.claim(waiting, hostNetwork, text)
@@ -126,7 +126,7 @@ func (k *kubelet) claim(ctx context.Context, hostNetwork bool, text string) (net
 }
 
 func (p *pod) assignAddr(ctx context.Context, addr netip.Addr, err error) {
-	p.waitingForAddr = false
+	p.waiting = false
 	if err != nil {
 		p.startErr = err
 		return
@@ -144,10 +144,7 @@ func (p *pod) assignAddr(ctx context.Context, addr netip.Addr, err error) {
 	if !addr.IsValid() {
 		p.addr, p.addrs = p.k.Node.Addr, p.k.Node.Addrs()
 	}
-	p.record("created", "its network is laid")
-	for _, c := range p.containers {
-		c.start(ctx)
-	}
+	p.attach(ctx)
 }
 
 // observe handles the newest state from the API.
@@ -172,7 +169,7 @@ func (p *pod) observe(ctx context.Context) {
 
 // hasEnded reports whether the pod has terminated.
 func (p *pod) hasEnded() bool {
-	if p.stop == nil || p.waitingForAddr {
+	if p.stop == nil || p.waiting {
 		return false
 	}
 	for _, c := range p.containers {
@@ -192,6 +189,7 @@ func (p *pod) retire() {
 		return
 	}
 	p.recordReadiness(p.status())
+	p.detach()
 	if err := p.sandbox.remove(); err != nil {
 		p.k.Log.Warn("removing the network of a pod", "pod", p.name, "error", err)
 	}

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"encoding/json"
 	"fmt"
 	"mime"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -165,14 +167,30 @@ func (s *Server) serve(next func(all []*store) []*store) {
 	s.stores = next(s.stores)
 }
 
-// negotiateUntyped returns JSON for resources without types, which have no protobuf form here.
-func negotiateUntyped(accept string) (string, error) {
+// negotiateUntyped accepts JSON for resources without types, which have no protobuf form here. partial is whether the client asks for their
+// metadata only.
+func negotiateUntyped(accept string) (partial bool, err error) {
 	for item := range strings.SplitSeq(accept, ",") {
 		name, params, err := mime.ParseMediaType(item)
-		if accept == "" || err == nil && params["as"] == "" && slices.Contains([]string{jsonType, "application/*", "*/*"}, name) {
-			return jsonType, nil
+		switch as := strings.TrimSuffix(params["as"], "List"); {
+		case accept == "", err == nil && as == "" && slices.Contains([]string{jsonType, "application/*", "*/*"}, name):
+			return false, nil
+		case err == nil && as == partialKind && params["g"] == metav1.GroupName && params["v"] == "v1" && name == jsonType:
+			return true, nil
 		}
 	}
-	return "", apierrors.NewGenericServerResponse(http.StatusNotAcceptable, "get", schema.GroupResource{}, "",
+	return false, apierrors.NewGenericServerResponse(http.StatusNotAcceptable, "get", schema.GroupResource{}, "",
 		fmt.Sprintf("only %s is made of these objects, the client accepts %q", jsonType, accept), 0, false)
+}
+
+// partialKind is the kind of objects of which a client gets the metadata only.
+const partialKind = "PartialObjectMetadata"
+
+// partialJSON is the metadata of an object.
+func (o *object) partialJSON() []byte {
+	data, err := json.Marshal(map[string]any{"kind": partialKind, "apiVersion": metav1.SchemeGroupVersion.String(), "metadata": o.content.Object["metadata"]})
+	if err != nil { // cannot happen: the object has been encoded before
+		return o.bare
+	}
+	return data
 }

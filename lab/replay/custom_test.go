@@ -16,6 +16,7 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
 
@@ -111,6 +112,7 @@ func customResources(t *testing.T, config *rest.Config) (lines []string) {
 	}
 	found, err := some.List(ctx, metav1.ListOptions{LabelSelector: "name=b"})
 	lines = append(lines, fmt.Sprintf("list by a label: %d of %s, %v", len(found.Items), found.GetKind(), err))
+	lines = append(lines, partialMetadata(t, config)...)
 	if err := some.Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +141,33 @@ func customResources(t *testing.T, config *rest.Config) (lines []string) {
 	return lines
 }
 
+// partialMetadata lists and watches the metadata of the objects, without their content.
+func partialMetadata(t *testing.T, config *rest.Config) (lines []string) {
+	t.Helper()
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	some := client.Resource(rules).Namespace("default")
+	list, err := some.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list.Items {
+		lines = append(lines, fmt.Sprintf("metadata: %s %v", o.Name, o.Labels))
+	}
+	watch, err := some.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	for range list.Items {
+		e := <-watch.ResultChan()
+		lines = append(lines, fmt.Sprintf("watch of metadata: %s %T", e.Type, e.Object))
+	}
+	return lines
+}
+
 // Custom resources are served from their definition until it is deleted; netns tests compare these answers with the real server's.
 func TestCustomResources(t *testing.T) {
 	want := strings.Split(strings.TrimSpace(`
@@ -155,6 +184,10 @@ merge by the keys of lists: UnsupportedMediaType
 get in the other version: {"generation":3,"labels":{"name":"a"},"spec":{"limit":3},"status":{"seen":true},"version":"example.com/v1alpha1"}
 get in a version that is not served: NotFound
 list by a label: 1 of RuleList, <nil>
+metadata: a map[name:a]
+metadata: b map[name:b]
+watch of metadata: ADDED *v1.PartialObjectMetadata
+watch of metadata: ADDED *v1.PartialObjectMetadata
 watch: ADDED a: {"generation":1,"labels":{"name":"a"},"spec":{"limit":1},"status":null,"version":"example.com/v1"}
 watch: MODIFIED a: {"generation":1,"labels":{"name":"a"},"spec":{"limit":1},"status":{"seen":true},"version":"example.com/v1"}
 watch: MODIFIED a: {"generation":2,"labels":{"name":"a"},"spec":{"any":["x"],"limit":2},"status":{"seen":true},"version":"example.com/v1"}

@@ -23,6 +23,7 @@ type request struct {
 	store       *store
 	version     string // the API version that the path names
 	media       string // media type of the response
+	partial     bool   // the client gets metadata only
 	key         key    // name is empty for the collection; namespace is empty for all namespaces
 	subresource string
 	rest        string // of the path below subresource proxy
@@ -80,9 +81,10 @@ func (s *Server) route(r *http.Request, path []string, media string) (*request, 
 	q.store, q.version = s.byResource(group, version, rest[0]), version
 	if q.store != nil && q.store.untyped {
 		var err error
-		if q.media, err = negotiateUntyped(r.Header.Get("Accept")); err != nil {
+		if q.partial, err = negotiateUntyped(r.Header.Get("Accept")); err != nil {
 			return nil, err
 		}
+		q.media = jsonType
 	}
 	if len(rest) > 1 {
 		q.key.name = rest[1]
@@ -140,7 +142,19 @@ func (s *Server) answer(w http.ResponseWriter, q *request) error {
 	return apierrors.NewMethodNotSupported(q.store.gr(), strings.ToLower(q.Method))
 }
 
+// shownAs is the kind of the objects in the response.
+func (q *request) shownAs() schema.GroupVersionKind {
+	if q.partial {
+		return metav1.SchemeGroupVersion.WithKind(partialKind)
+	}
+	return q.store.gvk(q.version)
+}
+
 func (q *request) write(w http.ResponseWriter, code int, o *object) {
+	if q.partial {
+		write(w, q.media, code, o.partialJSON())
+		return
+	}
 	write(w, q.media, code, o.as(q.store.resource, q.version))
 }
 
@@ -216,12 +230,16 @@ func parseVersion(text string) (uint64, error) {
 
 // listJSON returns a list response in JSON.
 func listJSON(q *request, version uint64, all []*object) []byte {
-	gvk := q.store.gvk(q.version)
+	gvk := q.shownAs()
 	b := fmt.Appendf(nil, `{"kind":"%sList","apiVersion":"%s","metadata":{"resourceVersion":"%d"},"items":[`,
 		gvk.Kind, gvk.GroupVersion(), version)
 	for i, o := range all {
 		if i > 0 {
 			b = append(b, ',')
+		}
+		if q.partial {
+			b = append(b, o.partialJSON()...)
+			continue
 		}
 		b = append(b, o.listed(q.store.resource, q.version)...)
 	}

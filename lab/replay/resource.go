@@ -50,6 +50,7 @@ func resources() []*resource {
 		{group: "coordination.k8s.io", versions: []string{"v1"}, plural: "leases", kind: "Lease", namespaced: true},
 		{group: "discovery.k8s.io", versions: []string{"v1", "v1beta1"}, plural: "endpointslices", kind: "EndpointSlice", namespaced: true, counted: true},
 		{group: "events.k8s.io", versions: []string{"v1", "v1beta1"}, plural: "events", kind: "Event", namespaced: true},
+		{group: "networking.k8s.io", versions: []string{"v1"}, plural: "networkpolicies", kind: "NetworkPolicy", namespaced: true, counted: true},
 		{group: "networking.k8s.io", versions: []string{"v1", "v1beta1"}, plural: "servicecidrs", kind: "ServiceCIDR", status: true},
 		{group: "policy", versions: []string{"v1"}, plural: "poddisruptionbudgets", kind: "PodDisruptionBudget", namespaced: true, status: true},
 	}

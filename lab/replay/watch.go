@@ -245,7 +245,7 @@ func (w *watch) bookmark(annotations map[string]string) {
 	if annotations != nil {
 		metadata["annotations"] = annotations
 	}
-	gvk := w.store.gvk(w.version)
+	gvk := w.shownAs()
 	data, err := json.Marshal(map[string]any{
 		"kind": gvk.Kind, "apiVersion": gvk.GroupVersion().String(), "metadata": metadata,
 	})
@@ -267,6 +267,10 @@ func (w *watch) fail(err error) {
 }
 
 func (w *watch) sendObject(kind apiwatch.EventType, o *object) {
+	if w.partial {
+		w.write(kind, o.partialJSON(), nil)
+		return
+	}
 	data, err := o.encoded(w.store.resource, w.version, w.media)
 	w.write(kind, data, err)
 }

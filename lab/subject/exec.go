@@ -11,6 +11,9 @@ import (
 // Exec is a proxy that a file of the user describes, as far as the guest needs it. It is part of the plan and has no paths of the
 // host.
 type Exec struct {
+	// Subject is NAME@VERSION?FLAGS, if hitless builds the proxy; empty for a file of the user. Flags are those of the name.
+	Subject string   `json:"subject,omitempty"`
+	Flags   string   `json:"flags,omitempty"`
 	Name    string   `json:"name"`
 	Version string   `json:"version"` // of the file, or sha256: and the first 12 hex digits of the program's digest
 	Mode    string   `json:"mode"`    // a word for the reports; ipvs also means that the proxy uses IPVS tables
@@ -27,11 +30,16 @@ type Exec struct {
 	Objects []Manifest `json:"objects,omitempty"`
 	// Mounts are mounted on each node before the proxy starts, in this order.
 	Mounts []Mount `json:"mounts,omitempty"`
+	// Tables are the tables that the proxy programs, if its mode does not tell: CiliumMaps.
+	Tables string `json:"tables,omitempty"`
+	// CNI is chained after the lab's network of each pod; nil for none.
+	CNI *CNI `json:"cni,omitempty"`
 	// Fallback is the proxy's default for terminating endpoints: on or off (KEP-1669).
 	Fallback string `json:"fallback"`
 
-	// Pack lists the files for the guest; it stays on the host.
-	Pack Pack `json:"-"`
+	// Pack lists the files for the guest; it stays on the host. Recipe says how the host makes them; nil for a file of the user.
+	Pack   Pack    `json:"-"`
+	Recipe *Recipe `json:"-"`
 }
 
 // Ready is the readiness check of a started proxy: its rules are in the kernel. Exactly one of URL and Command is set.
@@ -68,6 +76,15 @@ func (e *Exec) NeedsGroups() bool {
 	return e != nil && slices.ContainsFunc(e.Mounts, func(m Mount) bool { return m.Kind == Cgroup2 })
 }
 
+// CiliumMaps are the BPF maps of Cilium's load balancer.
+const CiliumMaps = "cilium-maps"
+
+// CNI is a plugin of the Container Network Interface.
+type CNI struct {
+	Program string `json:"program"` // path in the guest
+	Config  string `json:"config"`  // network configuration in JSON
+}
+
 // Stop is how the proxy is stopped: a signal, and SIGKILL after Within.
 type Stop struct {
 	Signal string        `json:"signal"` // without SIG: TERM
@@ -94,14 +111,15 @@ const ExecDir = "/opt/subject"
 
 // placeholders are the words in braces for args, env, ready and cleanup, with their meaning.
 var placeholders = map[string]string{
-	"program":             "path of the program in the guest",
-	"node":                "name of the node",
-	"nodeIP":              "the node's address, with --set family=dual of both families: 10.0.0.11,fd00:10::15",
-	"podCIDR":             "range of the node's pods, likewise",
-	"clusterCIDR":         "range of all pods, likewise",
-	"kubeconfig":          "path of a kubeconfig",
-	"server":              "URL of the API server",
-	"terminatingFallback": "on or off",
+	"program":                 "path of the program in the guest",
+	"node":                    "name of the node",
+	"nodeIP":                  "the node's address, with --set family=dual of both families: 10.0.0.11,fd00:10::15",
+	"podCIDR":                 "range of the node's pods, likewise",
+	"clusterCIDR":             "range of all pods, likewise",
+	"kubeconfig":              "path of a kubeconfig",
+	"server":                  "URL of the API server",
+	"terminatingFallback":     "on or off",
+	"terminatingFallbackBool": "true or false: the same for flags with such values",
 }
 
 // Placeholders returns the placeholders without braces, sorted.
@@ -142,11 +160,11 @@ func expandAll(texts []string, values map[string]string) []string {
 // switchable reports whether terminatingFallback is a setting of the proxy.
 func (e *Exec) switchable() bool {
 	return slices.ContainsFunc(slices.Concat(e.Args, e.Env), func(text string) bool {
-		return strings.Contains(text, "{terminatingFallback}")
+		return strings.Contains(text, "{terminatingFallback")
 	})
 }
 
 // FromExec returns the Spec of an Exec.
 func FromExec(e Exec) Spec {
-	return Spec{Name: e.Name, Version: e.Version, Mode: e.Mode, Exec: &e}
+	return Spec{Name: e.Name, Version: e.Version, Mode: e.Mode, Flags: e.Flags, Exec: &e}
 }

@@ -112,18 +112,9 @@ func (r *execReader) objects(n *yaml.Node, e *Exec) {
 				r.fail(entry.Line, "objects: %s; a manifest's name ends in .yaml, .yml or .json", file)
 				continue
 			}
-			text, err := input.Read(r.ctx, file, input.TextBytes)
-			if err != nil {
-				r.fail(entry.Line, "objects: %w", err)
-				continue
-			}
-			kinds, err := kindsOf(file, text)
-			if err != nil {
+			if err := e.addManifest(r.ctx, file); err != nil {
 				r.fail(entry.Line, "objects: %w", err)
 			}
-			to := path.Join(objectsDir, fmt.Sprintf("%03d-%s", len(e.Objects), filepath.Base(file)))
-			e.Objects = append(e.Objects, Manifest{Path: to, Kinds: kinds})
-			e.Pack.Objects = append(e.Pack.Objects, File{From: file, To: to})
 		}
 	})
 }

@@ -36,16 +36,16 @@ const fallbackGate = "ProxyTerminatingEndpoints"
 
 var flagName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// parseFlags reads flags as NAME=VALUE&NAME=VALUE and returns them in order of their names.
-func parseFlags(text string) (string, error) {
+// parseFlags reads flags as NAME=VALUE&NAME=VALUE and returns them in order of their names. owned are those that are refused.
+func parseFlags(text string, owned map[string]string) (string, error) {
 	var all []string
 	for f := range strings.SplitSeq(text, "&") {
 		name, value, given := strings.Cut(f, "=")
 		switch {
 		case !flagName.MatchString(name) || !given || value == "":
 			return "", fmt.Errorf("%q is no flag; give flags as NAME=VALUE&NAME=VALUE, such as ipvs-min-sync-period=0s&ipvs-strict-arp=true", f)
-		case ownedFlags[name] != "":
-			return "", fmt.Errorf("the flag %s cannot be given: %s; leave it out", name, ownedFlags[name])
+		case owned[name] != "":
+			return "", fmt.Errorf("the flag %s cannot be given: %s; leave it out", name, owned[name])
 		case name == "feature-gates" && strings.Contains(value, fallbackGate+"="):
 			return "", fmt.Errorf("the feature gate %s is set by --set terminatingFallback=on or off; leave it out", fallbackGate)
 		case slices.ContainsFunc(all, func(other string) bool { return strings.HasPrefix(other, name+"=") }):
@@ -102,7 +102,7 @@ func similar(listed []string, name string) string {
 	return "; it has " + strings.Join(all, " and ")
 }
 
-// CheckFlags returns an error that names a flag which a kube-proxy does not have, by the output of its --help.
+// CheckFlags returns an error that names a flag which a built proxy does not have, by the output of its --help.
 func (s Spec) CheckFlags(ctx context.Context, program string) error {
 	if s.Flags == "" {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -52,7 +53,7 @@ func (f *Fleet) placeholderValues(node *topology.Node) (map[string]string, error
 	}
 	return map[string]string{"program": run.Spec.Exec.Program, "node": node.Name, "nodeIP": joined(node.Addrs()),
 		"podCIDR": joined(node.PodCIDRs()), "clusterCIDR": cmp.Or(f.cfg.ClusterCIDR, topology.ClusterCIDR.String()), "kubeconfig": f.cfg.Kubeconfig,
-		"server": config.Host, "terminatingFallback": run.Fallback}, nil
+		"server": config.Host, "terminatingFallback": run.Fallback, "terminatingFallbackBool": strconv.FormatBool(run.Fallback == "on")}, nil
 }
 
 // joined are the values of the families, separated by commas.

@@ -18,8 +18,8 @@ type Spec struct {
 	Name    string // bundled, kube-proxy, or the name of an Exec
 	Version string // v1.26.0; empty for the bundled proxier
 	Mode    string // one of Modes; any word for an Exec
-	Flags   string // of a kube-proxy, as NAME=VALUE&NAME=VALUE in order of the names; empty for none
-	Exec    *Exec  // the content of a describing file; nil for the others
+	Flags   string // of a built proxy, as NAME=VALUE&NAME=VALUE in order of the names; empty for none
+	Exec    *Exec  // the content of a describing file, or what hitless describes as such; nil for the others
 }
 
 // Bundled is the bundled proxier.
@@ -42,14 +42,17 @@ func Read(ctx context.Context, text string) (Spec, error) {
 		e, err := ReadExec(ctx, file)
 		return FromExec(e), err
 	}
+	if s, is, err := readDataPlane(text); is {
+		return s, err
+	}
 	m := kubeProxy.FindStringSubmatch(text)
 	if m == nil {
-		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled, exec:FILE and kube-proxy@VERSION/MODE, "+
+		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled, exec:FILE, cilium@VERSION and kube-proxy@VERSION/MODE, "+
 			"such as kube-proxy@v1.26.0/iptables or kube-proxy@v1.37.1/ipvs?ipvs-strict-arp=true, with a version from v1.11 on and a mode of %s", text, strings.Join(Modes(), ", "))
 	}
 	s := Spec{Name: "kube-proxy", Version: m[1], Mode: m[2]}
 	if strings.Contains(text, "?") {
-		flags, err := parseFlags(m[3])
+		flags, err := parseFlags(m[3], ownedFlags)
 		if err != nil {
 			return Spec{}, fmt.Errorf("subject %q: %w", text, err)
 		}
@@ -123,6 +126,8 @@ func KubeProxies(version string) []Spec {
 // String is the form that Parse reads; for an Exec it has the name instead of the file, which is a path of the host.
 func (s Spec) String() string {
 	switch {
+	case s.Exec != nil && s.Exec.Subject != "":
+		return s.Exec.Subject
 	case s.Exec != nil:
 		return execPrefix + s.Name
 	case s.Name == "bundled":
@@ -173,13 +178,19 @@ type LackError struct{ Reason string }
 // Error is the reason.
 func (e *LackError) Error() string { return e.Reason }
 
-// DualStack reports whether the subject serves both address families: kube-proxy by default since 1.21 (KEP-563).
-func (s Spec) DualStack() bool { return s.Name != "kube-proxy" || s.minor() >= 21 }
+// DualStack reports whether the subject serves both address families: kube-proxy by default since 1.21 (KEP-563). What hitless builds from a
+// recipe serves IPv4 only.
+func (s Spec) DualStack() bool {
+	return s.Exec.RecipeOf() == nil && (s.Name != "kube-proxy" || s.minor() >= 21)
+}
 
 // CheckFamily returns a LackError when the subject does not serve a family.
 func (s Spec) CheckFamily(f record.Family) error {
 	if s.DualStack() || !slices.Contains(f.Each(), record.IPv6) {
 		return nil
+	}
+	if s.Exec.RecipeOf() != nil {
+		return &LackError{Reason: fmt.Sprintf("family=%s: hitless starts %s for IPv4 only; leave family out", f, s)}
 	}
 	return &LackError{Reason: fmt.Sprintf("family=%s: %s serves no IPv6 by default: kube-proxy does since v1.21 (KEP-563); leave family out, or take a newer version", f, s)}
 }

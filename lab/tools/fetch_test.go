@@ -408,12 +408,13 @@ func TestEntriesFindDamage(t *testing.T) {
 
 // Pin takes the packages of programs and, of those that they depend on, the ones with libraries that they need.
 func TestPin(t *testing.T) {
-	defer func(all []string) { programs = all }(programs)
-	programs = []string{"tool"}
+	defer func(all, more []string) { programs, compilers = all, more }(programs, compilers)
+	programs, compilers = []string{"tool"}, []string{"other"}
 	m, dir := newMirror(t), t.TempDir()
 	l := m.whole(t)
-	lists(t, dir, append(l, m.add(t, "other", "1", nil))...)
-	text, err := Pin(t.Context(), dir, func(string) {})
+	other := m.add(t, "other", "1", nil)
+	lists(t, dir, append(l, other)...)
+	text, compiler, err := Pin(t.Context(), dir, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -421,8 +422,11 @@ func TestPin(t *testing.T) {
 	if err != nil || !slices.Equal(pinned, l) {
 		t.Errorf("%q, %v", text, err)
 	}
+	if more, err := parseList(compiler); err != nil || !slices.Equal(more, list{other}) {
+		t.Errorf("the packages of a compiler: %q, %v", compiler, err)
+	}
 	lists(t, dir, l[0], l[2])
-	if _, err := Pin(t.Context(), dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "libtool.so.1") {
+	if _, _, err := Pin(t.Context(), dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "libtool.so.1") {
 		t.Errorf("without a package of a library: %v", err)
 	}
 }

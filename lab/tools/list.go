@@ -1,5 +1,6 @@
 // Package tools has the programs that proxies call in a guest, with their shared libraries: iptables, ipset, conntrack, nft, haproxy, a
-// shell and coreutils. They come from packages of Debian that packages.txt pins, and not from this machine.
+// shell and coreutils; for proxies in BPF also clang and bpftool. They come from packages of Debian that packages.txt and compiler.txt
+// pin, and not from this machine.
 package tools
 
 import (
@@ -8,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/hitless/hitless/lab/debian"
@@ -15,6 +17,21 @@ import (
 
 //go:embed packages.txt
 var pinned string
+
+// pinnedCompiler are the packages that a guest with a compiler for BPF has besides those of pinned.
+//
+//go:embed compiler.txt
+var pinnedCompiler string
+
+// pins are the packages of a guest.
+func pins(compiler bool) (list, error) {
+	l, err := parseList(pinned)
+	if err != nil || !compiler {
+		return l, err
+	}
+	more, err := parseList(pinnedCompiler)
+	return append(l, more...), err
+}
 
 const architecture = debian.Architecture
 
@@ -66,6 +83,11 @@ func (l list) String() string {
 		fmt.Fprintf(&b, "%s %s %s %s %s\n", p.Name, p.Version, architecture, p.Sha256, p.Path)
 	}
 	return b.String()
+}
+
+// without is the list without the packages of another one.
+func (l list) without(other list) list {
+	return slices.DeleteFunc(slices.Clone(l), func(p Package) bool { return slices.Contains(other, p) })
 }
 
 // digest identifies the packages of the list.

@@ -13,38 +13,55 @@ import (
 	"github.com/hitless/hitless/lab/debian"
 )
 
-// programs are the packages whose programs guests need. The others have the shared libraries that these need.
-var programs = []string{"conntrack", "coreutils", "dash", "haproxy", "ipset", "iptables", "nftables"}
+// programs are the packages whose programs all guests need, and compilers those that only proxies in BPF need. The other packages have
+// the shared libraries that these need.
+var (
+	programs  = []string{"conntrack", "coreutils", "dash", "haproxy", "ipset", "iptables", "nftables"}
+	compilers = []string{"bpftool", "clang-19"}
+)
 
-// Pin returns the text of packages.txt for the packages that the release has now. Security updates are left out: the mirror keeps the
-// packages of the release itself, and not those of older updates. dir is the directory of tools in the cache.
-func Pin(ctx context.Context, dir string, report func(string)) (string, error) {
+// Pin returns the texts of packages.txt and compiler.txt for the packages that the release has now. Security updates are left out: the
+// mirror keeps the packages of the release itself, and not those of older updates. dir is the directory of tools in the cache.
+func Pin(ctx context.Context, dir string, report func(string)) (packages, compiler string, err error) {
 	lists, err := suite().ReleaseLists(ctx, filepath.Join(dir, listsDir), report)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
+		return "", "", err
 	}
 	work, err := os.MkdirTemp(dir, unpackPrefix)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer os.RemoveAll(work)
 	p := pinner{lists: lists, report: report, fetcher: fetcher{dir: dir, report: func(string) {}}, known: map[string]candidate{}, work: work}
-	for _, name := range programs {
+	first, err := p.pin(ctx, programs)
+	if err != nil {
+		return "", "", err
+	}
+	all, err := p.pin(ctx, compilers)
+	if err != nil {
+		return "", "", err
+	}
+	return first.String(), all.without(first).String(), nil
+}
+
+// pin takes packages and those that they need. It returns all that are taken.
+func (p *pinner) pin(ctx context.Context, names []string) (list, error) {
+	for _, name := range names {
 		if err := p.take(ctx, name); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
 	for {
 		more, err := p.provide(ctx)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if !more {
 			slices.SortFunc(p.taken, func(a, b Package) int { return strings.Compare(a.Name, b.Name) })
-			return p.taken.String(), nil
+			return slices.Clone(p.taken), nil
 		}
 	}
 }

@@ -78,6 +78,9 @@ func (s Set) Program(name string) (File, bool) {
 	return File{}, false
 }
 
+// Compiler is clang, in a set with a compiler.
+func (s Set) Compiler() (File, bool) { return s.file(clang), s.files[clang] != "" }
+
 // Extensions are the extensions of iptables, sorted.
 func (s Set) Extensions() (files []File) {
 	for name := range s.files {

@@ -31,6 +31,8 @@ func wanted(name string) bool {
 	switch path.Dir(name) {
 	case "usr/bin", "usr/sbin", "usr/lib64":
 		return true
+	case path.Dir(clang):
+		return name == clang
 	case libraryDir:
 		return strings.Contains(path.Base(name), ".so")
 	case extensionDir:
@@ -38,6 +40,9 @@ func wanted(name string) bool {
 	}
 	return false
 }
+
+// clang is the compiler. It has a folder of its own in Debian, and a link in usr/bin.
+const clang = "usr/lib/llvm-19/bin/clang"
 
 // extensionDir has the extensions of iptables, which it loads when it needs them.
 const extensionDir = libraryDir + "/xtables"

@@ -5,6 +5,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -137,4 +138,19 @@ func routeIPv6(addrs []netip.Prefix) error {
 		return nil
 	}
 	return errors.Join(sysctls(ipv6Sysctls...), sysctls("net/ipv6/conf/all/forwarding=1", "net/ipv6/conf/default/forwarding=1"))
+}
+
+// PodLink is the link of a pod with an address of the node's. The pod's end is eth0.
+type PodLink struct {
+	Host      string           // the node's end
+	HostMAC   net.HardwareAddr // of the node's end
+	MAC       net.HardwareAddr // of the pod's end
+	Addresses []netip.Prefix   // of the pod, of each family, the primary one first
+	Gateways  []netip.Addr     // likewise
+}
+
+// PodLink describes the link that AddPod makes.
+func (n *Node) PodLink(pod string, addr netip.Addr) PodLink {
+	name := podLink(addr)
+	return PodLink{name, macAddress(name, pod, 0), macAddress(name, pod, 1), n.podLinks(addr), addrsOf(n.podGateways())}
 }

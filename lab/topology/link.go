@@ -86,6 +86,20 @@ func addRoute(to netip.Prefix, via netip.Addr) error {
 	return nil
 }
 
+// routeToLinks adds routes to addresses on a link.
+func routeToLinks(name string, addrs []netip.Addr) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", name, err)
+	}
+	for _, to := range addrs {
+		if err := netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(netip.PrefixFrom(to, to.BitLen())), Scope: netlink.SCOPE_LINK}); err != nil {
+			return fmt.Errorf("adding the route to %s on %s: %w", to, name, err)
+		}
+	}
+	return nil
+}
+
 // defaultRoutes adds a default route of each gateway's family.
 func defaultRoutes(gateways []netip.Addr) (err error) {
 	for _, via := range gateways {

@@ -148,3 +148,6 @@ func (ns *Namespace) Fd() int {
 
 // Close closes the descriptor; the kernel removes the namespace when its last process has ended.
 func (ns *Namespace) Close() error { return ns.file.Close() }
+
+// Path is a file that refers to the namespace as long as it is open, for programs that take one. All processes of the lab can open it.
+func (ns *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.Fd()) }

@@ -235,6 +235,21 @@ func (n *Network) NodeNames() []string {
 // AddPod creates the network namespace of a pod on the node, with the addresses of PodAddrs. The address must be within
 // PodCIDR.
 func (n *Node) AddPod(pod string, addr netip.Addr) (*Namespace, error) {
+	return n.addPod(pod, addr, func(link string) error { return enslave(link, "pods") })
+}
+
+// AddRoutedPod is AddPod for a CNI plugin that attaches to a link of its own: the pod's link is no port of the bridge. The node routes to it,
+// and answers for its neighbours.
+func (n *Node) AddRoutedPod(pod string, addr netip.Addr) (*Namespace, error) {
+	return n.addPod(pod, addr, func(link string) error {
+		own := "net/ipv4/conf/" + link + "/"
+		return errors.Join(sysctls(own+"rp_filter=0", own+"send_redirects=0", own+"proxy_arp=1", "net/ipv4/neigh/"+link+"/proxy_delay=0"),
+			routeToLinks(link, n.PodAddrs(addr)))
+	})
+}
+
+// addPod creates the namespace, and connects the node's end of its link.
+func (n *Node) addPod(pod string, addr netip.Addr, attach func(link string) error) (*Namespace, error) {
 	if !n.PodCIDR.Contains(addr) {
 		return nil, fmt.Errorf("pod %s: address %s is outside %s's %s", pod, addr, n.Name, n.PodCIDR)
 	}
@@ -245,7 +260,7 @@ func (n *Node) AddPod(pod string, addr netip.Addr) (*Namespace, error) {
 	}
 	link := podLink(addr)
 	err = n.Do(func() error {
-		return errors.Join(connect(link, "eth0", ns), enslave(link, "pods"))
+		return errors.Join(connect(link, "eth0", ns), attach(link))
 	})
 	if err == nil {
 		err = ns.Do(func() error {

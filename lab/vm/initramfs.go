@@ -74,6 +74,11 @@ func (img *Image) Text(guest, content string) {
 	img.files[usr(guest)] = source{text: content, mode: 0o644}
 }
 
+// Script adds a small program of a shell with the given content.
+func (img *Image) Script(guest, content string) {
+	img.files[usr(guest)] = source{text: content, mode: 0o755}
+}
+
 // Link adds a symbolic link to the image.
 func (img *Image) Link(guest, target string) { img.files[guest] = source{link: target} }
 

@@ -45,6 +45,8 @@ type Boot struct {
 	MemoryGroups bool
 	// KVM uses hardware virtualisation; only with RealTime.
 	KVM bool
+	// Call answers the calls that the guest makes after its last pause; nil for a guest that makes none. Only with the virtual clock.
+	Call func(request []byte) ([]byte, error)
 	// Deadline is the wall time after which the guest is killed, 0 for none.
 	Deadline time.Duration
 	// Line gets each line of the console with the region. Everything that the guest wrote into the region before it

@@ -17,7 +17,7 @@ const (
 )
 
 // resume starts the guest and takes it through its pauses. The channel gets an error if the guest must be ended, and is closed once the
-// guest goes on after the last pause, at once without a monitor.
+// guest goes on after the last pause and makes no more calls, at once without a monitor.
 func (b Boot) resume(m *monitor, from *snapshot, files *deviceFile, region []byte, line func(string)) <-chan error {
 	failed := make(chan error, 1)
 	if m == nil {
@@ -33,7 +33,7 @@ func (b Boot) resume(m *monitor, from *snapshot, files *deviceFile, region []byt
 	return failed
 }
 
-// throughPauses returns once the guest goes on after its last pause, or without an error once QEMU has ended: its console and exit status
+// throughPauses returns once the guest goes on after its last pause and makes no more calls, or without an error once QEMU has ended: its console and exit status
 // then hold the reason.
 func (b Boot) throughPauses(m *monitor, from *snapshot, files *deviceFile, region []byte, line func(string)) error {
 	if err := m.handshake(); err != nil {
@@ -54,13 +54,29 @@ func (b Boot) throughPauses(m *monitor, from *snapshot, files *deviceFile, regio
 		if err := m.resume(); err != nil {
 			return err
 		}
-		if at == atSettled || !m.awaitPause() {
+		if at == atSettled {
+			return b.answerCalls(m, files)
+		}
+		if !m.awaitPause() {
 			return nil
 		}
 		if err := b.save(m, at+1, files); err != nil {
 			line("hitless: no snapshot saved: " + err.Error()) // snapshots only save time
 		}
 	}
+}
+
+// answerCalls answers the calls of the running guest until QEMU ends.
+func (b Boot) answerCalls(m *monitor, files *deviceFile) error {
+	for b.Call != nil && m.awaitPause() {
+		if err := files.answer(b.Call); err != nil {
+			return err
+		}
+		if err := m.resume(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fill gives the paused guest what it goes on with.
