@@ -1,5 +1,5 @@
-// Guesttools writes lab/tools/packages.txt: the packages of Debian with the tools of guests, and the libraries that they need. It takes what
-// the release has now. Histories may change with it.
+// Guesttools writes lab/tools/packages.txt and lab/tools/pods.txt: the packages of Debian with the tools of guests, or of pods, and the
+// libraries that they need. It takes what the release has now. Histories may change with the first list.
 package main
 
 import (
@@ -13,26 +13,29 @@ import (
 	"github.com/hitless/hitless/lab/tools"
 )
 
-const file = "lab/tools/packages.txt"
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := pin(ctx); err != nil {
+	err := pin(ctx, "lab/tools/packages.txt", "guests", tools.ForGuests)
+	if err == nil {
+		err = pin(ctx, "lab/tools/pods.txt", "images of pods", tools.ForPods)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "guesttools:", err)
 		os.Exit(2)
 	}
 }
 
-func pin(ctx context.Context) error {
+// pin writes a list.
+func pin(ctx context.Context, file, of string, programs []string) error {
 	dir, err := cache.Dir()
 	if err != nil {
 		return err
 	}
-	text, err := tools.Pin(ctx, filepath.Join(dir, "tools"), func(line string) { fmt.Fprintln(os.Stderr, line) })
+	text, err := tools.Pin(ctx, filepath.Join(dir, "tools"), programs, func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if err != nil {
 		return err
 	}
-	return cache.WriteFile(file, []byte("# The packages of guests, of "+tools.Suite+" without security updates. `make guest-tools` writes this file.\n"+
+	return cache.WriteFile(file, []byte("# The packages of "+of+", of "+tools.Suite+" without security updates. `make guest-tools` writes this file.\n"+
 		"# NAME VERSION ARCHITECTURE SHA256 PATH\n"+text))
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	_ "embed" // for the table of pins
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -18,8 +19,19 @@ var pinsText string
 type program struct {
 	Range
 	Module  string // module that holds the main package
-	Package string // import path of the main package
+	Package string // import path of the main package; of the tested one, or of the one whose Run the generated main package calls
+	Kind    programKind
+	Plugins []string // packages that the generated main package imports; it is not generated without them
 }
+
+// programKind is what a program is for.
+type programKind int
+
+const (
+	inLab     programKind = iota // part of a control plane, or a subject
+	tool                         // runs in pods, or tests a lab
+	testsTool                    // likewise; compiled with go test -c
+)
 
 // moved is the replacement of a dependency whose repository does not exist any more.
 type moved struct {
@@ -78,6 +90,7 @@ func parseData(text string) (*dataset, error) {
 
 // add adds a row of a kind.
 func (d *dataset) add(kind string, f []string) error {
+	kindOf, isProgram := map[string]programKind{"program": inLab, "tool": tool, "test": testsTool}[kind]
 	switch {
 	case kind == "pin" && len(f) == 2:
 		d.pins[f[0]] = append(d.pins[f[0]], f[1])
@@ -98,12 +111,19 @@ func (d *dataset) add(kind string, f []string) error {
 		}
 		d.substitutes[f[0]][f[1]] = substitute{Version: f[2], Reason: strings.Join(f[3:], " ")}
 		return checkVersions(f[2])
-	case kind == "program" && len(f) == 6:
+	case isProgram && len(f) == 6:
 		d.programs = append(d.programs, program{
 			Range:  Range{Name: f[0], Oldest: f[3], Newest: f[4], Default: f[5]},
-			Module: f[1], Package: f[2],
+			Module: f[1], Package: f[2], Kind: kindOf,
 		})
 		return checkVersions(f[5])
+	case kind == "plugin" && len(f) == 2:
+		at := slices.IndexFunc(d.programs, func(p program) bool { return p.Name == f[0] && p.Kind == tool })
+		if at < 0 {
+			return fmt.Errorf("no tool %q stands above its plugin %s", f[0], f[1])
+		}
+		d.programs[at].Plugins = append(d.programs[at].Plugins, f[1])
+		return nil
 	}
 	return fmt.Errorf("a row %q with %d fields is not known", kind, len(f))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -214,7 +215,14 @@ func (s *fakeSandbox) remove() error {
 	return nil
 }
 
-func (s *fakeSandbox) start(_ string, argv, env []string) (process, error) {
+func (s *fakeSandbox) dial(context.Context, string) (net.Conn, error) {
+	return nil, errors.New("no network")
+}
+
+func (s *fakeSandbox) hostPorts([]topology.HostPort) error { return nil }
+
+func (s *fakeSandbox) start(_ string, l launch) (process, error) {
+	argv, env := l.argv, l.env
 	h := s.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -277,3 +285,12 @@ func (b *testKubelet) failPatches() *atomic.Bool {
 	})
 	return &down
 }
+
+func (h *fakeHost) health(context.Context, string, string) error { return errors.New("no gRPC") }
+
+// The fake's nodes have no files.
+func (h *fakeHost) volume(dir string, _ []volumeFile) (string, error) { return dir, nil }
+func (h *fakeHost) hostPath(string, corev1.HostPathType) error        { return nil }
+func (h *fakeHost) below(volume, name string) (string, error)         { return volume + "/" + name, nil }
+func (h *fakeHost) removeVolumes(string) error                        { return nil }
+func (h *fakeHost) read(string, int64) (string, error)                { return "", nil }

@@ -40,12 +40,14 @@ type Program struct {
 
 // Config configures the kubelet of a node.
 type Config struct {
-	Node     *topology.Node
-	Client   kubernetes.Interface
-	Procs    *procs.Supervisor
-	Backend  Program
-	Proxies  Proxies // for containers of the kube-proxy image; none when zero
-	Recorder record.Recorder
+	Node    *topology.Node
+	Client  kubernetes.Interface
+	Procs   *procs.Supervisor
+	Backend Program
+	Proxies Proxies // for containers of the kube-proxy image; none when zero
+	// Workloads make pods run the programs of their images; nil for stand-ins.
+	Workloads *Workloads
+	Recorder  record.Recorder
 	// Now returns the time since the start of the run.
 	Now func() time.Duration
 	// Silent disables writes to the API: no status, no lease, no deletion of ended pods. It is for replay control
@@ -77,8 +79,19 @@ func Run(ctx context.Context, config Config) error {
 		return fmt.Errorf("starting the kubelet: %w", err)
 	}
 	k.host = &nodeHost{node: config.Node, procs: config.Procs}
+	if k.Workloads == nil {
+		k.run(ctx)
+		return nil
+	}
+	failed := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		failed <- k.serve(ctx)
+		cancel()
+	}()
 	k.run(ctx)
-	return nil
+	return <-failed
 }
 
 // kubelet runs the pods of one node.
@@ -91,6 +104,9 @@ type kubelet struct {
 	// pods is used by the informer's goroutine alone.
 	pods map[types.UID]*pod
 	live sync.WaitGroup
+
+	naming sync.Mutex
+	named  map[string]*pod // by namespace/name, for the HTTPS server
 }
 
 func newKubelet(c Config) (*kubelet, error) {
@@ -111,7 +127,7 @@ func newKubelet(c Config) (*kubelet, error) {
 	}
 	name := c.Node.Name
 	c.Log = c.Log.With("node", name)
-	return &kubelet{Config: c, name: name, pods: map[types.UID]*pod{}, addresses: newAddresses(c.Node.PodCIDR)}, nil
+	return &kubelet{Config: c, name: name, pods: map[types.UID]*pod{}, named: map[string]*pod{}, addresses: newAddresses(c.Node.PodCIDR)}, nil
 }
 
 func (k *kubelet) run(ctx context.Context) {
@@ -162,6 +178,7 @@ func (k *kubelet) observe(ctx context.Context, o any) {
 	}
 	p := newPod(k, object)
 	k.pods[object.UID] = p
+	k.enroll(p)
 	k.live.Go(func() { p.run(ctx) })
 }
 
@@ -177,6 +194,22 @@ func (k *kubelet) forget(o any) {
 	if p := k.pods[object.UID]; p != nil {
 		p.updates.put(object, true)
 		delete(k.pods, object.UID)
+		k.dismiss(p)
+	}
+}
+
+func (k *kubelet) enroll(p *pod) {
+	k.naming.Lock()
+	defer k.naming.Unlock()
+	k.named[p.namespace+"/"+p.name] = p
+}
+
+// dismiss forgets the name of a pod, unless a newer pod has it.
+func (k *kubelet) dismiss(p *pod) {
+	k.naming.Lock()
+	defer k.naming.Unlock()
+	if id := p.namespace + "/" + p.name; k.named[id] == p {
+		delete(k.named, id)
 	}
 }
 

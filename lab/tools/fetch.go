@@ -38,7 +38,16 @@ func suite() debian.Suite {
 // mirror does not have any more is replaced by the one of the same release that it has; Set names it. dir is the directory of tools in the
 // cache.
 func Fetch(ctx context.Context, dir string, report func(string)) (Set, error) {
-	l, err := parseList(pinned)
+	return fetchText(ctx, pinned, dir, report)
+}
+
+// FetchForPods is Fetch for what images of pods have besides programs of Go modules: a shell and clients of DNS, HTTP and TCP.
+func FetchForPods(ctx context.Context, dir string, report func(string)) (Set, error) {
+	return fetchText(ctx, pinnedForPods, dir, report)
+}
+
+func fetchText(ctx context.Context, text, dir string, report func(string)) (Set, error) {
+	l, err := parseList(text)
 	if err != nil {
 		return Set{}, err
 	}

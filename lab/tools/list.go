@@ -16,6 +16,9 @@ import (
 //go:embed packages.txt
 var pinned string
 
+//go:embed pods.txt
+var pinnedForPods string
+
 const architecture = debian.Architecture
 
 // Package is a package of Debian.

@@ -13,12 +13,15 @@ import (
 	"github.com/hitless/hitless/lab/debian"
 )
 
-// programs are the packages whose programs guests need. The others have the shared libraries that these need.
-var programs = []string{"conntrack", "coreutils", "dash", "haproxy", "ipset", "iptables", "nftables"}
+// The packages whose programs guests, and images of pods, need. The others in their lists have the shared libraries that these need.
+var (
+	ForGuests = []string{"conntrack", "coreutils", "dash", "haproxy", "ipset", "iptables", "nftables"}
+	ForPods   = []string{"bind9-dnsutils", "busybox", "curl", "iproute2", "netcat-openbsd"}
+)
 
-// Pin returns the text of packages.txt for the packages that the release has now. Security updates are left out: the mirror keeps the
+// Pin returns the text of a list with the programs of packages, as the release has them now. Security updates are left out: the mirror keeps the
 // packages of the release itself, and not those of older updates. dir is the directory of tools in the cache.
-func Pin(ctx context.Context, dir string, report func(string)) (string, error) {
+func Pin(ctx context.Context, dir string, programs []string, report func(string)) (string, error) {
 	lists, err := suite().ReleaseLists(ctx, filepath.Join(dir, listsDir), report)
 	if err != nil {
 		return "", err

@@ -52,6 +52,7 @@ type Node struct {
 	plans []Addresses // of each family, the primary one first
 	pacer *Pacer
 	own   private
+	ports hostPorts
 }
 
 // New creates the network of IPv4 with 1 to MaxNodes nodes, as Create.
@@ -245,7 +246,7 @@ func (n *Node) AddPod(pod string, addr netip.Addr) (*Namespace, error) {
 	}
 	link := podLink(addr)
 	err = n.Do(func() error {
-		return errors.Join(connect(link, "eth0", ns), enslave(link, "pods"))
+		return errors.Join(connect(link, "eth0", ns), enslave(link, "pods"), hairpin(link))
 	})
 	if err == nil {
 		err = ns.Do(func() error {
