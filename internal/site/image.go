@@ -62,7 +62,7 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		}
 	}
 	if plan.Images {
-		if err := l.addImages(ctx, img, builder); err != nil {
+		if err := l.addImages(ctx, img); err != nil {
 			return err
 		}
 	}

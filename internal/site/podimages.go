@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 
 	"github.com/hitless/hitless/lab/build"
@@ -14,7 +15,12 @@ import (
 )
 
 // addImages adds the layers of the images that pods can run.
-func (l *lab) addImages(ctx context.Context, img *vm.Image, builder *build.Builder) error {
+func (l *lab) addImages(ctx context.Context, img *vm.Image) error {
+	// Upstream publishes these programs in images only, which nothing here can pull.
+	builder := &build.Builder{Cache: filepath.Join(l.Cache, "build"), Prebuilt: l.Binaries, Progress: Building(l.Progress)}
+	if err := l.expect(ctx, builder, images.Targets()); err != nil {
+		return UsageError{Reason: err}
+	}
 	binaries, err := builder.Build(ctx, images.Targets()...)
 	if err != nil {
 		return UsageError{Reason: err}

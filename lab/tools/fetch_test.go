@@ -408,12 +408,11 @@ func TestEntriesFindDamage(t *testing.T) {
 
 // Pin takes the packages of programs and, of those that they depend on, the ones with libraries that they need.
 func TestPin(t *testing.T) {
-	defer func(all []string) { programs = all }(programs)
-	programs = []string{"tool"}
+	programs := []string{"tool"}
 	m, dir := newMirror(t), t.TempDir()
 	l := m.whole(t)
 	lists(t, dir, append(l, m.add(t, "other", "1", nil))...)
-	text, err := Pin(t.Context(), dir, func(string) {})
+	text, err := Pin(t.Context(), dir, programs, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,7 +421,7 @@ func TestPin(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 	lists(t, dir, l[0], l[2])
-	if _, err := Pin(t.Context(), dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "libtool.so.1") {
+	if _, err := Pin(t.Context(), dir, programs, func(string) {}); err == nil || !strings.Contains(err.Error(), "libtool.so.1") {
 		t.Errorf("without a package of a library: %v", err)
 	}
 }
