@@ -70,6 +70,7 @@ func addClients(img *vm.Image, set tools.Set) error {
 	img.Link(path.Join(base, "usr/bin/nc"), "nc.openbsd")
 	img.Text(path.Join(base, "etc/passwd"), "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")
 	img.Text(path.Join(base, "etc/group"), "root:x:0:\nnobody:x:65534:\n")
+	img.Text(path.Join(base, "etc/wgetrc"), "tries = 1\n") // as busybox's wget, which upstream's images have
 	img.Text(path.Join(base, "etc/nsswitch.conf"), "hosts: files dns\n")
 	return nil
 }

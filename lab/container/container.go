@@ -46,7 +46,7 @@ type Root struct {
 // New describes a root, which the first Enter makes.
 func New(spec Spec) *Root { return &Root{spec: spec} }
 
-// Enter runs start on the calling goroutine's thread inside of the root, and moves the thread back. The thread must be locked, share its root
+// Enter runs start on the calling goroutine's thread inside of the root, and moves the thread back to its files. The thread must be locked, share its root
 // directory with no other one (unshare(2), CLONE_FS), and end with its goroutine, also after an error.
 func (r *Root) Enter(start func() error) error {
 	leave, err := r.enter()
@@ -82,23 +82,13 @@ func (r *Root) enter() (leave func() error, err error) {
 	return leave, errors.Join(unix.Setns(int(r.names.Fd()), unix.CLONE_NEWUTS), unix.Setns(int(r.mounts.Fd()), unix.CLONE_NEWNS))
 }
 
-// remember returns how the thread gets back into its namespaces.
+// remember returns how the thread gets back to its files. It keeps the container's host name: its own may belong to another user namespace.
 func remember() (leave func() error, err error) {
-	var homes []*os.File
-	leave = func() (err error) {
-		for i, flag := range []int{unix.CLONE_NEWUTS, unix.CLONE_NEWNS}[:len(homes)] {
-			err = errors.Join(err, unix.Setns(int(homes[i].Fd()), flag), homes[i].Close())
-		}
-		return err
+	home, err := open("mnt")
+	if err != nil {
+		return func() error { return nil }, err
 	}
-	for _, kind := range []string{"uts", "mnt"} {
-		home, err := open(kind)
-		if err != nil {
-			return leave, err
-		}
-		homes = append(homes, home)
-	}
-	return leave, nil
+	return func() error { return errors.Join(unix.Setns(int(home.Fd()), unix.CLONE_NEWNS), home.Close()) }, nil
 }
 
 // open opens a namespace of the calling thread.

@@ -10,8 +10,8 @@ import (
 	"github.com/hitless/hitless/lab/build"
 )
 
-// Dir is the directory of the guest with the layers of the images.
-const Dir = "/images"
+// Dir is the directory of the guest with the layers of the images. Tests set it.
+var Dir = "/images"
 
 // Image is what a pod's container needs of an image. Its tag and its registry do not matter.
 type Image struct {
@@ -85,16 +85,16 @@ func Targets() (all []build.Target) {
 
 // Clients are the programs of packages in Base.
 func Clients() []string {
-	return []string{"busybox", "curl", "dig", "ip", "nc.openbsd", "nslookup", "ss"}
+	return []string{"busybox", "curl", "dig", "ip", "nc.openbsd", "nslookup", "ss", "wget"}
 }
 
 // Links are the links in /usr/bin of Base: names of busybox's applets, and of nc.
 func Links() []string { return slices.Clone(applets) }
 
-// applets are those of Debian's busybox that no other client has.
+// applets are those of Debian's busybox that no other client has. Its wget ends with a segmentation fault when it is given a timeout.
 var applets = strings.Fields(`[ ash awk base64 basename cat chgrp chmod chown chroot clear cmp cp cut date dd df diff dirname dmesg dnsdomainname du
 	echo egrep env expr false fgrep find fold free ftpget ftpput getopt grep groups gunzip gzip head hexdump hostname id ifconfig install kill
 	killall ln logger ls md5sum mkdir mkfifo mknod mktemp more mount mv netstat nproc od paste ping ping6 printf ps pwd readlink realpath
 	renice reset rev rm rmdir route sed seq sh sha1sum sha256sum sha512sum sleep sort stat strings stty su sync tac tail tar tee telnet test
-	time timeout touch tr traceroute true truncate tty umount uname uniq unlink unzip uptime usleep vi watch wc wget which who whoami xargs
+	time timeout touch tr traceroute true truncate tty umount uname uniq unlink unzip uptime usleep vi watch wc which who whoami xargs
 	yes zcat`)
