@@ -97,6 +97,7 @@ func (c *container) start(ctx context.Context) {
 		c.pod.post(func() { c.exited(ctx, r) })
 	})
 	c.pod.after(c.pod.k.Relist, func() { c.seenRunning(r) })
+	c.watchStorage(r)
 	c.postStart(ctx, r)
 }
 
@@ -252,7 +253,7 @@ func (c *container) exited(ctx context.Context, r *containerRun) {
 		c.pod.terminateAll(c.pod.stop)
 		return
 	}
-	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && c.last.ExitCode == 0 {
+	if c.pod.evicted != "" || policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && c.last.ExitCode == 0 {
 		c.finished = true
 		c.pod.advance(ctx)
 		c.pod.retireFinished(ctx)

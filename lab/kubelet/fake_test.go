@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	roots "github.com/hitless/hitless/lab/container"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/record"
 )
@@ -169,6 +170,7 @@ type fakeHost struct {
 	starts    []string // "second pod"
 	ran       []string // "second last-word-of-the-command", and "second ended last-word"
 	volumes   map[string][]volumeFile
+	stored    int64 // bytes of each root
 	last      *fakeProcess
 	sandboxes int
 	asked     []int // seconds at which a page was asked for
@@ -307,5 +309,10 @@ func (h *fakeHost) volume(dir string, files []volumeFile) (string, error) {
 }
 func (h *fakeHost) hostPath(string, corev1.HostPathType) error { return nil }
 func (h *fakeHost) below(volume, name string) (string, error)  { return volume + "/" + name, nil }
-func (h *fakeHost) removeVolumes(string) error                 { return nil }
-func (h *fakeHost) read(string, int64) (string, error)         { return "", nil }
+func (h *fakeHost) used(*roots.Root) (int64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stored, nil
+}
+func (h *fakeHost) removeVolumes(string) error         { return nil }
+func (h *fakeHost) read(string, int64) (string, error) { return "", nil }

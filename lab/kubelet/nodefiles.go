@@ -7,7 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	roots "github.com/hitless/hitless/lab/container"
 )
 
 // streams are the standard streams of a program; nil for none, and for its log.
@@ -25,6 +28,8 @@ type nodeFiles interface {
 	// below makes a directory below a volume, unless it or a file exists, and returns its path.
 	below(volume, name string) (string, error)
 	removeVolumes(dir string) error
+	// used returns how many bytes a container's root has, without what is mounted there.
+	used(root *roots.Root) (int64, error)
 	// read returns the beginning of a file.
 	read(file string, most int64) (string, error)
 }
@@ -100,4 +105,18 @@ func (h *nodeHost) read(file string, most int64) (text string, err error) {
 		return err
 	})
 	return b.String(), err
+}
+
+func (h *nodeHost) used(root *roots.Root) (bytes int64, err error) {
+	err = h.node.Inside(func() error {
+		return root.Enter(func() error {
+			var s unix.Statfs_t
+			if err := unix.Statfs("/", &s); err != nil {
+				return fmt.Errorf("measuring a container's root: %w", err)
+			}
+			bytes = int64(s.Blocks-s.Bfree) * s.Bsize
+			return nil
+		})
+	})
+	return bytes, err
 }

@@ -42,6 +42,7 @@ type pod struct {
 	conditions []corev1.PodCondition
 	reported   corev1.PodStatus
 	ready      bool   // as last recorded
+	evicted    string // why the pod was evicted; empty if it was not
 	stop       *grace // set once termination has begun
 	gone       bool   // the pod is deleted from the API
 }

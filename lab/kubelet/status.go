@@ -57,6 +57,9 @@ func (p *pod) status() corev1.PodStatus {
 			s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: a.String()})
 		}
 	}
+	if p.evicted != "" {
+		s.Phase, s.Reason, s.Message = corev1.PodFailed, "Evicted", p.evicted
+	}
 	var unready []string
 	for _, c := range p.inits {
 		cs := c.status()

@@ -236,3 +236,23 @@ func TestResolvConf(t *testing.T) {
 		})
 	}
 }
+
+// A pod that stores more than its limit fails as evicted and is not restarted; one that stores less runs on.
+func TestEviction(t *testing.T) {
+	for stored, evicted := range map[int64]bool{4 << 20: false, 6 << 20: true} {
+		runImages(t, func(b *testKubelet) {
+			b.create(webPod("web", func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("5Mi")}
+			}))
+			b.at(5)
+			b.host.mu.Lock()
+			b.host.stored = stored
+			b.host.mu.Unlock()
+			b.at(60)
+			s := b.pod("web").Status
+			if (s.Phase == corev1.PodFailed && s.Reason == "Evicted") != evicted || len(b.host.starts) != 1 {
+				t.Errorf("%d bytes: %s, %s, started %q", stored, s.Phase, s.Reason, b.host.starts)
+			}
+		})
+	}
+}
