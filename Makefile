@@ -136,6 +136,7 @@ nightly: explore netns packages build cross release-check ## everything that is 
 	$(GO) run ./hack/docs
 	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run NightlyLive ./internal/run
 	$(GO) test -count=1 -timeout 60m -tags lab,nightly -run Nightly ./suites/conformance
+	FOCUS='\[sig-network\] Services.*\[Conformance\]' hack/upstream-e2e.sh
 
 nightly-soak: packages build ## soak the bundled proxier for a day on two seeds (half an hour)
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak

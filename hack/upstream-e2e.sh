@@ -5,7 +5,7 @@
 #   FOCUS     regular expression of the specs; SKIP: of those left out
 #   PROCS     specs at a time (the number of CPUs)
 #   SET       parameters of the lab, separated by blanks (cloud=on)
-#   OUT       folder of junit.xml, e2e.log and lab.log (out/upstream-e2e)
+#   OUT       folder of junit.xml, specs.tsv (result, seconds and name of each spec that ran), e2e.log and lab.log (out/upstream-e2e)
 # Exit code: 0 all specs passed, 1 a spec failed, 2 something else failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,6 +37,9 @@ bin/hitless lab shell --kubeconfig "$out/kubeconfig" -- "$(program ginkgo)" --pr
   --disable-log-dump --dump-logs-on-failure=false >"$out/e2e.log" 2>&1 || code=$?
 kill -0 $lab 2>/dev/null || fail "the lab ended before the suite did; see $out/lab.log"
 [ -s "$out/junit.xml" ] || { tail -n 20 "$out/e2e.log" >&2; fail "the suite did not run; the end of $out/e2e.log is above"; }
+grep -o '<testcase name="\[It\][^>]*>' "$out/junit.xml" | grep -v 'status="skipped"' |
+  sed -E 's/.*name="\[It\] ([^"]*)".*status="([^"]*)".*time="([0-9]+)[^"]*".*/\2\t\3\t\1/; s/&#34;|&quot;/"/g; s/&#39;/'"'"'/g; s/&amp;/\&/g; s/&lt;/</g; s/&gt;/>/g' |
+  sort -t "$(printf '\t')" -k3 >"$out/specs.tsv"
 grep -E '^(Ran [0-9]+ of|SUCCESS!|FAIL!|.*\[FAIL\])' "$out/e2e.log" || true
 [ $code = 0 ] || exit 1
 grep -qE '^Ran 0 of' "$out/e2e.log" && fail "no spec matches FOCUS=$focus" || true

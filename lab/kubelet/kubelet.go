@@ -1,13 +1,19 @@
 // Package kubelet is the lab's replacement for the kubelet. It runs the pods that are bound to one node: a network
-// namespace and address for each pod, a process for each container, readiness, liveness and startup probes, preStop,
+// namespace and address for each pod, a process for each container, readiness, liveness and startup probes, hooks,
 // SIGTERM, the grace period, SIGKILL, restarts, and status reports for the real controllers.
 //
-// It is not a container runtime: it pulls, mounts and confines nothing. An image whose name contains "agnhost" runs the
-// lab's backend, an image named "hitless" runs this program (fleet-worker), an image "kube-proxy:VERSION" runs the
-// kube-proxy of that version, and any other image ends in ErrImagePull.
+// It is not a container runtime: it pulls and confines nothing. By default pods are stand-ins without files. An image whose
+// name contains "agnhost" runs the lab's backend, an image named "hitless" runs this program (fleet-worker), an image
+// "kube-proxy:VERSION" runs the kube-proxy of that version, and any other image ends in ErrImagePull. Init containers,
+// postStart, values from ConfigMaps and Secrets, gRPC and HTTPS probes are refused with a status that says so. Volumes and
+// resource limits are ignored.
 //
-// Init containers, postStart, values from ConfigMaps and Secrets, gRPC and HTTPS probes are refused with a status that
-// says so, and so are files of a kube-proxy other than ProxyKubeconfig. Volumes and resource limits are ignored.
+// With Config.Workloads pods run the programs of the images in package images, each container in a root of its own: volumes,
+// variables, init containers, sidecars, all probes and hooks, DNS settings, host ports, and limits of ephemeral storage. The
+// kubelet then serves exec, attach, logs and port-forward over HTTPS. Users other than root, terminals, shared process
+// namespaces, block devices and other volumes are refused by name. Other limits, capabilities and security profiles are
+// ignored. ConfigMaps, Secrets and tokens are those of the pod's start. In both modes the only file of a kube-proxy is
+// ProxyKubeconfig.
 package kubelet
 
 import (
