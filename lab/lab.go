@@ -237,6 +237,7 @@ func (l *Lab) startReplay(ctx context.Context) error {
 func (l *Lab) startBalancer(ctx context.Context) (err error) {
 	cfg := l.choice.Balancer
 	cfg.Net, cfg.Client, cfg.Procs, cfg.Now, cfg.Recorder = l.Net, l.Client, l.Procs, l.cfg.Now, l.table
+	cfg.Finalizers = cfg.AsCloud && l.cfg.Images // other labs have no writes that only suites look at
 	if l.Balancer, err = balancer.New(cfg); err != nil {
 		return err
 	}

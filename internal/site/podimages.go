@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/images"
@@ -32,6 +33,12 @@ func (l *lab) addImages(ctx context.Context, img *vm.Image) error {
 		}
 	}
 	img.Link(path.Join(images.Dir, "agnhost", "agnhost-2"), "agnhost")
+	cert, key, err := images.Localhost(time.Now())
+	if err != nil {
+		return err
+	}
+	img.Text(path.Join(images.Dir, "agnhost", "localhost.crt"), cert)
+	img.Text(path.Join(images.Dir, "agnhost", "localhost.key"), key)
 	set, err := tools.FetchForPods(ctx, ToolsDir(l.Cache), l.message)
 	if err != nil {
 		return UsageError{Reason: err}

@@ -1,8 +1,10 @@
 package images
 
 import (
+	"crypto/tls"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestFind(t *testing.T) {
@@ -35,5 +37,22 @@ func TestTable(t *testing.T) {
 		if slices.Contains(Clients(), name) {
 			t.Errorf("%s is a program of its own, and a link to busybox", name)
 		}
+	}
+}
+
+func TestLocalhost(t *testing.T) {
+	cert, key, err := Localhost(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.Leaf.VerifyHostname("localhost"); err != nil {
+		t.Error(err)
+	}
+	if err := pair.Leaf.VerifyHostname("example.test"); err == nil {
+		t.Error("the certificate is valid for another host")
 	}
 }
