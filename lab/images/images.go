@@ -37,8 +37,12 @@ func table() []Image {
 		{Name: "glibc-dns-testing", Layers: layers(Base), Cmd: []string{"sh"}, Env: env},
 		// Upstream's pause is a program in C without arguments.
 		{Name: "pause", Layers: layers("agnhost"), Entrypoint: []string{"/agnhost", "pause"}, Env: env},
+		{Name: regression, Layers: layers(regression), Entrypoint: []string{"/" + regression}, Env: env},
 	}
 }
+
+// regression sends the packets of kubernetes#74839 to a proxy.
+const regression = "regression-issue-74839"
 
 func layers(names ...string) (dirs []string) {
 	for _, n := range names {
@@ -75,7 +79,7 @@ func Names() (names []string) {
 
 // Targets are the programs of the images that are built from modules. Each is a file with its name in the layer with its name.
 func Targets() (all []build.Target) {
-	for _, name := range []string{"agnhost", "coredns"} {
+	for _, name := range []string{"agnhost", "coredns", regression} {
 		if t, known := build.Default(name); known {
 			all = append(all, t)
 		}
@@ -85,7 +89,7 @@ func Targets() (all []build.Target) {
 
 // Clients are the programs of packages in Base.
 func Clients() []string {
-	return []string{"busybox", "curl", "dig", "ip", "nc.openbsd", "nslookup", "ss", "wget"}
+	return []string{"busybox", "curl", "dig", "getent", "ip", "nc.openbsd", "nslookup", "ss", "wget"}
 }
 
 // Links are the links in /usr/bin of Base: names of busybox's applets, and of nc.

@@ -30,7 +30,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%+v", img)
 		}
 	}
-	if len(Targets()) != 2 {
+	if len(Targets()) != 3 {
 		t.Errorf("the targets are %v", Targets())
 	}
 	for _, name := range Links() {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,6 +81,9 @@ func (k *kubelet) routes() http.Handler {
 		"GET /healthz": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") },
 	} {
 		mux.HandleFunc(path, handle)
+	}
+	if k.Procs != nil { // the logs of the lab's programs are the node's
+		mux.Handle("GET /logs/", http.StripPrefix("/logs/", http.FileServer(http.Dir(filepath.Dir(k.Procs.LogFile(k.name))))))
 	}
 	return mux
 }

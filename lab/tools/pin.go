@@ -16,7 +16,7 @@ import (
 // The packages whose programs guests, and images of pods, need. The others in their lists have the shared libraries that these need.
 var (
 	ForGuests = []string{"conntrack", "coreutils", "dash", "haproxy", "ipset", "iptables", "nftables"}
-	ForPods   = []string{"bind9-dnsutils", "busybox", "curl", "iproute2", "netcat-openbsd", "wget"}
+	ForPods   = []string{"bind9-dnsutils", "busybox", "curl", "iproute2", "libc-bin", "netcat-openbsd", "wget"}
 )
 
 // Pin returns the text of a list with the programs of packages, as the release has them now. Security updates are left out: the mirror keeps the
