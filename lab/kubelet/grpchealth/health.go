@@ -5,7 +5,6 @@ package grpchealth
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"net"
 	"net/http"
 
-	"golang.org/x/net/http2"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -28,9 +26,8 @@ const maxAnswer = 4096
 
 // Check asks for the health of a service, which may be empty, and returns an error unless the server serves it. address is host:port.
 func Check(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), address, service string) error {
-	transport := &http2.Transport{AllowHTTP: true, DialTLSContext: func(ctx context.Context, network, address string, _ *tls.Config) (net.Conn, error) {
-		return dial(ctx, network, address)
-	}}
+	transport := &http.Transport{DialContext: dial, Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
 	var message []byte
 	if service != "" {
