@@ -20,6 +20,7 @@ var ownFiles = map[string][]string{
 	"logs, pipes and images of the lab":   {"lab/vm", "lab/host", "lab/procs", "lab/balancer"},
 	"the kernel's, by a name that is put together": {"observers", "probes", "probes/watch", "proxier/linux",
 		"internal/guest", "internal/bench"},
+	"volumes, images and logs of pods":        {"lab/container", "lab/kubelet"},
 	"the running program":                     {"cmd/hitless", "internal/version"},
 	"an example's own files in the guest":     {"docs/examples/exec-nftables"},
 	"files of this repository":                {"hack/bugs", "hack/docs", "hack/modproxy", "suites", "deploy/image", "internal/testfiles"},

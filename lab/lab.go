@@ -19,6 +19,7 @@ import (
 	"github.com/hitless/hitless/lab/balancer"
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/kube"
+	"github.com/hitless/hitless/lab/kubelet"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/lab/subject"
@@ -34,6 +35,7 @@ type Config struct {
 	Dir          string          // directory for state and logs, on a tmpfs
 	Program      string          // the hitless binary, which contains the backend and the bundled proxier
 	Binaries     string          // directory of the control plane's programs
+	Images       bool            // pods run the programs of their images, as in a cluster; with the control plane kube only
 	Recorder     record.Recorder
 	Now          func() time.Duration
 	Progress     func(string)
@@ -68,6 +70,7 @@ type Lab struct {
 
 	cfg    Config
 	choice Choice
+	pods   *kubelet.Workloads // nil for stand-ins
 	table  *membershipRecorder
 	stop   context.CancelFunc
 	nodes  map[string]*power // by name
@@ -191,11 +194,16 @@ func (l *Lab) startControlPlane(ctx context.Context) error {
 	for _, n := range l.Net.Nodes {
 		nodes = append(nodes, kube.NodeOf(n))
 	}
-	plane, err := kube.Up(ctx, kube.Config{Binaries: binaries, Dir: filepath.Join(l.cfg.Dir, "control-plane"), Procs: l.Procs, Nodes: nodes})
+	plane, err := kube.Up(ctx, kube.Config{Binaries: binaries, Dir: filepath.Join(l.cfg.Dir, "control-plane"), Procs: l.Procs, Nodes: nodes,
+		Workloads: l.cfg.Images})
 	if err != nil {
 		return err
 	}
 	l.Kubeconfig = plane.Kubeconfig
+	if l.cfg.Images {
+		l.pods = &kubelet.Workloads{DNS: dnsAddress}
+		l.pods.Server.Certificate, l.pods.Server.Key, l.pods.Server.ClientCA = plane.KubeletFiles()
+	}
 	return nil
 }
 
@@ -237,6 +245,7 @@ func (l *Lab) startReplay(ctx context.Context) error {
 func (l *Lab) startBalancer(ctx context.Context) (err error) {
 	cfg := l.choice.Balancer
 	cfg.Net, cfg.Client, cfg.Procs, cfg.Now, cfg.Recorder = l.Net, l.Client, l.Procs, l.cfg.Now, l.table
+	cfg.Finalizers = cfg.AsCloud && l.cfg.Images // other labs have no writes that only suites look at
 	if l.Balancer, err = balancer.New(cfg); err != nil {
 		return err
 	}
@@ -253,10 +262,14 @@ func (l *Lab) startSubject(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	start := l.Proxies.StartAll
 	if l.choice.DaemonSet {
-		return l.startDaemonSet(ctx)
+		start = l.startDaemonSet
 	}
-	return l.Proxies.StartAll(ctx)
+	if err := start(ctx); err != nil || !l.cfg.Images {
+		return err
+	}
+	return l.startDNS(ctx)
 }
 
 // clusterCIDR are the ranges of all pods, separated by commas.

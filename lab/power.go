@@ -29,7 +29,7 @@ func (l *Lab) startKubelet(ctx context.Context, node *topology.Node) *power {
 	on, p.off = context.WithCancel(ctx)
 	l.runPart(on, "the kubelet of "+node.Name, func(ctx context.Context) error {
 		defer close(p.gone)
-		return kubelet.Run(ctx, kubelet.Config{Node: node, Client: l.Client, Procs: l.Procs, Lease: lease, Proxies: l.proxyImages(), Plugin: l.plugin(),
+		return kubelet.Run(ctx, kubelet.Config{Node: node, Client: l.Client, Procs: l.Procs, Lease: lease, Proxies: l.proxyImages(), Plugin: l.plugin(), Workloads: l.pods,
 			Backend: kubelet.Program{Path: l.cfg.Program, Args: []string{"backend"}}, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	})
 	return p

@@ -128,7 +128,7 @@ func buildTargets(args []string) (targets []build.Target, withTools bool, err er
 
 // buildTools gets the guest's tools and prints their packages.
 func buildTools(cmd *cobra.Command, dir string) error {
-	set, err := tools.Fetch(cmd.Context(), site.ToolsDir(dir), false, func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) })
+	set, err := tools.Fetch(cmd.Context(), site.ToolsDir(dir), tools.ForGuests, func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) })
 	if err != nil {
 		return err
 	}

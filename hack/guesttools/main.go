@@ -1,5 +1,5 @@
-// Guesttools writes lab/tools/packages.txt and compiler.txt: the packages of Debian with the tools of guests, and the libraries that they
-// need. It takes what the release has now. Histories may change with it.
+// Guesttools writes lab/tools/packages.txt, compiler.txt and pods.txt: the packages of Debian with the tools of guests, with a compiler for
+// BPF, and of pods, and the libraries that they need. It takes what the release has now. Histories may change with the first two.
 package main
 
 import (
@@ -14,31 +14,34 @@ import (
 	"github.com/hitless/hitless/lab/tools"
 )
 
-const dir = "lab/tools/"
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := pin(ctx); err != nil {
+	if err := pinAll(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "guesttools:", err)
 		os.Exit(2)
 	}
 }
 
-func pin(ctx context.Context) error {
+func pinAll(ctx context.Context) error {
 	cached, err := cache.Dir()
 	if err != nil {
 		return err
 	}
-	packages, compiler, err := tools.Pin(ctx, filepath.Join(cached, "tools"), func(line string) { fmt.Fprintln(os.Stderr, line) })
+	report := func(line string) { fmt.Fprintln(os.Stderr, line) }
+	packages, compiler, err := tools.Pin(ctx, filepath.Join(cached, "tools"), tools.OfGuests, tools.OfCompilers, report)
+	if err != nil {
+		return err
+	}
+	pods, _, err := tools.Pin(ctx, filepath.Join(cached, "tools"), tools.OfPods, nil, report)
 	if err != nil {
 		return err
 	}
 	return errors.Join(write("packages.txt", "The packages of guests", packages),
-		write("compiler.txt", "More packages of guests with a compiler for BPF", compiler))
+		write("compiler.txt", "More packages of guests with a compiler for BPF", compiler), write("pods.txt", "The packages of images of pods", pods))
 }
 
 func write(name, what, text string) error {
-	return cache.WriteFile(dir+name, []byte("# "+what+", of "+tools.Suite+" without security updates. `make guest-tools` writes this file.\n"+
+	return cache.WriteFile(filepath.Join("lab", "tools", name), []byte("# "+what+", of "+tools.Suite+" without security updates. `make guest-tools` writes this file.\n"+
 		"# NAME VERSION ARCHITECTURE SHA256 PATH\n"+text))
 }

@@ -131,7 +131,7 @@ func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
 		network.Pacer = vm.NewPacer() // time costs nothing while nothing happens
 	}
 	return lab.Config{Network: network, ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
-		Recorder: r, Now: now, Progress: newConsole(now).stage}
+		Images: base.Images, Recorder: r, Now: now, Progress: newConsole(now).stage}
 }
 
 // choice is what the plan adds to a lab whose control plane is up.

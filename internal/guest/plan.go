@@ -24,6 +24,7 @@ type Plan struct {
 	Exec          *subject.Exec     `json:"exec,omitempty"`      // the subject, if a file describes it
 	Next          *Next             `json:"next,omitempty"`      // the subject that the scenario changes to
 	DaemonSet     *DaemonSet        `json:"daemonSet,omitempty"` // runs the subject; of LabScenario
+	Images        bool              `json:"images,omitempty"`    // pods run the programs of their images; of LabScenario
 	ControlPlane  string            `json:"controlPlane"`
 	Nodes         int               `json:"nodes"`
 	Rate          float64           `json:"rate"`

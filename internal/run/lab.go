@@ -21,6 +21,8 @@ type Standing struct {
 	DaemonSet bool
 	// ProxyImages are further kube-proxies, as kube-proxy@VERSION, whose images the pods can run.
 	ProxyImages []string
+	// Images makes pods run the programs of their images, as in a cluster.
+	Images bool
 }
 
 // Lab brings a lab up on the host and keeps it until ctx ends (see site.HoldLab).
@@ -36,6 +38,9 @@ func Lab(ctx context.Context, o Options, s Standing) error {
 	if err != nil {
 		return UsageError{Reason: err}
 	}
+	if s.Images && o.ControlPlane != "kube" {
+		return UsageError{Reason: fmt.Errorf("--images: --controlplane %s has no tokens and no certificates for pods; give --controlplane kube", o.ControlPlane)}
+	}
 	set, err := s.daemonSet(spec, o.ControlPlane)
 	if err != nil {
 		return UsageError{Reason: err}
@@ -49,7 +54,7 @@ func Lab(ctx context.Context, o Options, s Standing) error {
 	} else if err := spec.CheckFallback(params[scenarios.TerminatingFallback.Key]); err != nil {
 		return UsageError{Reason: err}
 	}
-	plan := guest.Plan{Scenario: o.Scenario, Parameters: params, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, DaemonSet: set,
+	plan := guest.Plan{Scenario: o.Scenario, Parameters: params, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, DaemonSet: set, Images: s.Images,
 		ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate, Kernel: guest.KernelHost}
 	if err := plan.CheckHost(); err != nil {
 		return UsageError{Reason: err}

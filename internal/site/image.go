@@ -53,6 +53,11 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 			return err
 		}
 	}
+	if plan.Images {
+		if err := l.addImages(ctx, img); err != nil {
+			return err
+		}
+	}
 	p := l.packer(img)
 	if scenarios.BalancerKind.Of(plan.Parameters) == scenarios.HAProxy {
 		if err := p.addTools(ctx, "haproxy"); err != nil {

@@ -29,7 +29,7 @@ func (l *lab) packer(img *vm.Image) *packer {
 }
 
 func (l *lab) fetchTools(ctx context.Context) (tools.Set, error) {
-	return tools.Fetch(ctx, ToolsDir(l.Cache), l.needsCompiler(), l.message)
+	return tools.Fetch(ctx, ToolsDir(l.Cache), l.toolsPurpose(), l.message)
 }
 
 // tools fetches the tools when they are needed first.
@@ -70,7 +70,7 @@ func (p *packer) addToolFile(f tools.File, guest string) error {
 // AddProxyTools adds the programs that kube-proxy calls to an image, with their libraries.
 func AddProxyTools(ctx context.Context, img *vm.Image, cacheDir string, report func(string)) error {
 	p := &packer{img: img, fetch: func(ctx context.Context) (tools.Set, error) {
-		return tools.Fetch(ctx, ToolsDir(cacheDir), false, report)
+		return tools.Fetch(ctx, ToolsDir(cacheDir), tools.ForGuests, report)
 	}}
 	if err := p.addProxyTools(ctx); err != nil {
 		return err

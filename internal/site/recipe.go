@@ -18,6 +18,7 @@ import (
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/compile"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/tools"
 )
 
 // mainTarget is the build target of the program that starts; the zero value for the bundled proxier and for a proxy that a file describes.
@@ -110,4 +111,12 @@ func ObjectsDir(cacheDir string) string { return filepath.Join(cacheDir, "object
 func (l *lab) needsCompiler() bool {
 	recipe := l.spec.Exec.RecipeOf()
 	return recipe != nil && recipe.Compiler != nil
+}
+
+// toolsPurpose says which tools the guest needs.
+func (l *lab) toolsPurpose() tools.Purpose {
+	if l.needsCompiler() {
+		return tools.ForCompilers
+	}
+	return tools.ForGuests
 }

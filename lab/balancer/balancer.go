@@ -69,6 +69,9 @@ type Config struct {
 	// AsCloud applies sessionAffinity ClientIP, without its timeout, and loadBalancerSourceRanges, as load balancers of
 	// clouds do. Else only the proxies apply them.
 	AsCloud bool
+	// Finalizers keeps the finalizer of the service controller on Services with an external address, and stops forwarding for a Service
+	// when its deletion begins.
+	Finalizers bool
 
 	HAProxy string            // path of the program, default /usr/sbin/haproxy; haproxy only
 	Procs   *procs.Supervisor // haproxy only
@@ -83,7 +86,8 @@ type Balancer struct {
 	faults *faultTable
 	work   *workQueue
 	status *announcer
-	dial   dialer // of health checks
+	guard  *finalizers // nil without Config.Finalizers
+	dial   dialer      // of health checks
 
 	// The fields below are owned by the goroutine of Run.
 	ctx      context.Context
@@ -136,6 +140,9 @@ func newBalancer(cfg Config) *Balancer {
 	b := &Balancer{cfg: cfg, log: cfg.Log, status: newAnnouncer(cfg.Client, cfg.Log), work: newWorkQueue(),
 		initial: map[string]*corev1.Service{}, pools: map[record.Family]*pool{}, services: map[frontend]*service{},
 		members: map[string]*topology.Node{}}
+	if cfg.Finalizers {
+		b.guard = newFinalizers(cfg.Client, cfg.Log)
+	}
 	for _, p := range cfg.Net.Plans() {
 		b.pools[p.Family] = newPool(p.External)
 	}
@@ -161,6 +168,9 @@ func (b *Balancer) Run(ctx context.Context) error {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { b.watch(ctx) })
 	helpers.Go(func() { b.status.run(ctx) })
+	if b.guard != nil {
+		helpers.Go(func() { b.guard.run(ctx) })
+	}
 	err := b.work.serve(ctx)
 	cancel()
 	b.checks.Wait()

@@ -82,7 +82,16 @@ func (b *Balancer) onService(object any, gone bool) {
 	if !ok {
 		return
 	}
-	b.post(func() error {
+	deleted := gone
+	gone = gone || b.guard != nil && svc.DeletionTimestamp != nil
+	b.post(func() (err error) {
+		if b.guard != nil {
+			defer func() {
+				if err == nil {
+					b.guard.observe(svc, deleted)
+				}
+			}()
+		}
 		switch {
 		case b.started && gone:
 			return b.serviceDeleted(keyOf(svc))

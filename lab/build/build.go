@@ -277,10 +277,11 @@ func (b *Builder) buildGroup(ctx context.Context, d *dataset, s store, g *group,
 	return run.make(ctx, d, done)
 }
 
+// packages are those from which the walk begins.
 func (g *group) packages() []string {
 	var list []string
 	for _, p := range g.programs {
-		list = append(list, p.Package)
+		list = append(list, p.packages()...)
 	}
 	return list
 }

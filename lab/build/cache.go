@@ -51,7 +51,7 @@ func recipeID(t Target) string {
 
 // key identifies a cache entry by all inputs of its build.
 func key(t Target, p program, goVersion, goMod, goSum string) string {
-	return digest(t.String(), p.Package, goVersion, compileID(), ldflags(p, t.Version), goMod, goSum)[:24]
+	return digest(t.String(), strings.Join(p.packages(), " "), goVersion, compileID(), ldflags(p, t.Version), goMod, goSum)[:24]
 }
 
 // digest hashes parts and their lengths.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	_ "embed" // for the table of pins
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,14 +15,20 @@ import (
 //go:embed pins.txt
 var pinsText string
 
+//go:embed tools.txt
+var toolsText string
+
 //go:embed cilium.txt
 var ciliumText string
 
 // tableOf is the table that has a program, with the files that replace others, so that a change of one leaves the other's built programs in
 // the cache.
 func tableOf(program string) string {
-	if strings.HasPrefix(program, "cilium-") {
+	switch {
+	case strings.HasPrefix(program, "cilium-"):
 		return ciliumText + ciliumBGP
+	case strings.Contains(toolsText, " "+program+" "):
+		return toolsText
 	}
 	return pinsText
 }
@@ -30,8 +37,19 @@ func tableOf(program string) string {
 type program struct {
 	Range
 	Module  string // module that holds the main package
-	Package string // import path of the main package
+	Package string // import path of the main package; of the tested one, or of the one whose Run the generated main package calls
+	Kind    programKind
+	Plugins []string // packages that the generated main package imports; it is not generated without them
 }
+
+// programKind is what a program is for.
+type programKind int
+
+const (
+	inLab     programKind = iota // part of a control plane, or a subject
+	tool                         // runs in pods, or tests a lab
+	testsTool                    // likewise; compiled with go test -c
+)
 
 // moved is the replacement of a dependency whose repository does not exist any more.
 type moved struct {
@@ -51,7 +69,7 @@ type substitute struct {
 	Reason  string
 }
 
-// dataset is the content of pins.txt and cilium.txt.
+// dataset is the content of pins.txt, cilium.txt and tools.txt.
 type dataset struct {
 	programs    []program
 	pins        map[string][]string // versions by module path, in the order of the file
@@ -62,7 +80,7 @@ type dataset struct {
 }
 
 // embedded is the parsed tables of this binary.
-var embedded = sync.OnceValues(func() (*dataset, error) { return parseData(pinsText + ciliumText) })
+var embedded = sync.OnceValues(func() (*dataset, error) { return parseData(pinsText + ciliumText + toolsText) })
 
 // parseData parses the format that the header of pins.txt describes.
 func parseData(text string) (*dataset, error) {
@@ -91,6 +109,7 @@ func parseData(text string) (*dataset, error) {
 
 // add adds a row of a kind.
 func (d *dataset) add(kind string, f []string) error {
+	kindOf, isProgram := map[string]programKind{"program": inLab, "tool": tool, "test": testsTool}[kind]
 	switch {
 	case kind == "pin" && len(f) == 2:
 		d.pins[f[0]] = append(d.pins[f[0]], f[1])
@@ -114,12 +133,19 @@ func (d *dataset) add(kind string, f []string) error {
 	case kind == "leftout" && len(f) == 6:
 		d.leftOut = append(d.leftOut, leftOut{f[0], f[1], f[2], f[3], f[4], f[5]})
 		return checkVersions(f[1])
-	case kind == "program" && len(f) == 6:
+	case isProgram && len(f) == 6:
 		d.programs = append(d.programs, program{
 			Range:  Range{Name: f[0], Oldest: f[3], Newest: f[4], Default: f[5]},
-			Module: f[1], Package: f[2],
+			Module: f[1], Package: f[2], Kind: kindOf,
 		})
 		return checkVersions(f[5])
+	case kind == "plugin" && len(f) == 2:
+		at := slices.IndexFunc(d.programs, func(p program) bool { return p.Name == f[0] && p.Kind == tool })
+		if at < 0 {
+			return fmt.Errorf("no tool %q stands above its plugin %s", f[0], f[1])
+		}
+		d.programs[at].Plugins = append(d.programs[at].Plugins, f[1])
+		return nil
 	}
 	return fmt.Errorf("a row %q with %d fields is not known", kind, len(f))
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,7 +52,8 @@ type download struct {
 // job is one go build.
 type job struct {
 	Dir      string   // directory with the go.mod
-	Packages []string // main packages
+	Packages []string // main packages, or one package with tests
+	Tests    bool     // the tests of the package are compiled
 	Ldflags  string
 	Out      string // directory, or file when there is one package
 	Temp     string // where the compiler keeps its temporary files
@@ -171,7 +173,11 @@ func parseDownloads(r io.Reader) (map[module.Version]download, error) {
 }
 
 func (goCommand) build(ctx context.Context, j job) error {
-	args := append([]string{"build", "-v"}, buildFlags...)
+	verb := []string{"build", "-v"}
+	if j.Tests {
+		verb = []string{"test", "-c", "-v", "-vet=off"}
+	}
+	args := slices.Concat(verb, buildFlags)
 	args = append(args, "-ldflags", j.Ldflags, "-o", j.Out)
 	args = append(args, j.Packages...)
 	out := &buildOutput{compiles: j.Compiles}

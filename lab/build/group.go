@@ -6,13 +6,11 @@ import (
 	"fmt"
 	goversion "go/version"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
 )
 
@@ -44,6 +42,11 @@ func (m *groupBuild) make(ctx context.Context, d *dataset, done map[Target]Binar
 	}
 	if err := r.write(filepath.Join(m.dir, "module")); err != nil {
 		return err
+	}
+	for _, p := range todo.programs {
+		if err := p.writeMain(filepath.Join(m.dir, "module")); err != nil {
+			return err
+		}
 	}
 	if err := m.compile(ctx, todo); err != nil {
 		return err
@@ -90,6 +93,9 @@ func (m *groupBuild) resolve(ctx context.Context, d *dataset) (recipe, error) {
 	}
 	m.walk = newWalker(r.source, r.fetch, m.info, root)
 	packages := m.group.packages()
+	for _, p := range m.group.programs {
+		m.walk.tests[p.Package] = p.Kind == testsTool
+	}
 	if err := m.walk.walk(ctx, packages...); err != nil {
 		return recipe{}, err
 	}
@@ -137,23 +143,27 @@ func (m *groupBuild) index(done map[Target]Binary) error {
 	return nil
 }
 
-// compile runs the go build of a group and reports progress.
+// compile runs the go builds of a group, one for its main packages and one for each package of tests, and reports progress.
 func (m *groupBuild) compile(ctx context.Context, g *group) error {
-	j := job{
-		Dir: filepath.Join(m.dir, "module"), Packages: g.packages(), Ldflags: ldflags(g.programs[0], g.root.Version),
-		Out: filepath.Join(m.dir, "out") + string(filepath.Separator), Temp: filepath.Join(m.dir, "tmp"), Low: m.Low,
-	}
 	size := len(m.walk.packages)
-	m.report(g, fmt.Sprintf("compiling %s of %s", count(size, "package"), count(len(m.walk.used(j.Packages...)), "module")))
+	m.report(g, fmt.Sprintf("compiling %s of %s", count(size, "package"), count(len(m.walk.used(g.packages()...)), "module")))
 	var begun atomic.Int64
-	j.Compiles = func(pkg string) {
-		if _, counts := m.walk.packages[pkg]; counts { // those of the standard library do not
-			begun.Add(1)
-		}
-	}
 	begin := time.Now()
 	finished := make(chan error, 1)
-	go func() { finished <- m.toolchain().build(ctx, j) }()
+	go func() {
+		for _, j := range m.jobs(g) {
+			j.Compiles = func(pkg string) {
+				if _, counts := m.walk.packages[pkg]; counts { // those of the standard library do not
+					begun.Add(1)
+				}
+			}
+			if err := m.toolchain().build(ctx, j); err != nil {
+				finished <- err
+				return
+			}
+		}
+		finished <- nil
+	}()
 	tick := time.NewTicker(stepTick)
 	defer tick.Stop()
 	for {
@@ -164,6 +174,26 @@ func (m *groupBuild) compile(ctx context.Context, g *group) error {
 			m.step(g, compiling(int(begun.Load()), size, time.Since(begin)))
 		}
 	}
+}
+
+// jobs are the go builds of a group.
+func (m *groupBuild) jobs(g *group) []job {
+	common := job{Dir: filepath.Join(m.dir, "module"), Ldflags: ldflags(g.programs[0], g.root.Version),
+		Out: filepath.Join(m.dir, "out") + string(filepath.Separator), Temp: filepath.Join(m.dir, "tmp"), Low: m.Low}
+	programs, all := common, []job{}
+	for _, p := range g.programs {
+		if p.Kind != testsTool {
+			programs.Packages = append(programs.Packages, p.mainPackage())
+			continue
+		}
+		tests := common
+		tests.Packages, tests.Tests, tests.Out = []string{p.Package}, true, filepath.Join(common.Out, executable(p))
+		all = append(all, tests)
+	}
+	if len(programs.Packages) > 0 {
+		all = append(all, programs)
+	}
+	return all
 }
 
 // compiling is the progress of a compilation that has begun some of its packages. The rest is expected to take as long for each.
@@ -200,19 +230,10 @@ func (m *groupBuild) reportDone(bin Binary) {
 // notes returns the differences from upstream's release of a program.
 func (m *groupBuild) notes(p program) []string {
 	notes := []string{"not upstream's release artifact: compiled from its published modules with " + m.info.Version}
-	for _, used := range m.walk.used(p.Package) {
+	for _, used := range m.walk.used(p.packages()...) {
 		notes = append(notes, used.Notes...)
 	}
 	return notes
-}
-
-// executable is the name that the go command gives a main package's binary.
-func executable(p program) string {
-	prefix, _, ok := module.SplitPathVersion(p.Package)
-	if !ok || p.Package != p.Module {
-		return path.Base(p.Package)
-	}
-	return path.Base(prefix)
 }
 
 // versionPackages are the packages with the version variables of Kubernetes, by release. The linker ignores those that are not

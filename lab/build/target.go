@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,23 +34,29 @@ func (r Range) String() string {
 	return fmt.Sprintf("%s %s to %s (default %s)", r.Name, r.Oldest, r.Newest, r.Default)
 }
 
-// Versions returns the supported programs and their ranges in a fixed order. Not every module proxy serves every patch release of a
-// range.
-func Versions() []Range {
+// Versions returns the programs of control planes and the subjects, and their ranges, in a fixed order. Not every module proxy serves
+// every patch release of a range.
+func Versions() []Range { return ranges(inLab) }
+
+// Tools returns what runs in pods or tests a lab, as Versions.
+func Tools() []Range { return ranges(tool, testsTool) }
+
+func ranges(kinds ...programKind) (all []Range) {
 	d, err := embedded()
 	if err != nil {
 		return nil // a test parses the embedded file
 	}
-	ranges := make([]Range, len(d.programs))
-	for i, p := range d.programs {
-		ranges[i] = p.Range
+	for _, p := range d.programs {
+		if slices.Contains(kinds, p.Kind) {
+			all = append(all, p.Range)
+		}
 	}
-	return ranges
+	return all
 }
 
 // Default returns the default version of a program; false for an unknown program.
 func Default(name string) (Target, bool) {
-	for _, r := range Versions() {
+	for _, r := range slices.Concat(Versions(), Tools()) {
 		if r.Name == name {
 			return Target{Name: name, Version: r.Default}, true
 		}

@@ -38,6 +38,7 @@ type walker struct {
 	providers map[string]provider // by import path of the module
 	packages  map[string]walked   // by import path
 	importer  map[string]string   // first importer of a package, for messages
+	tests     map[string]bool     // packages whose tests are compiled too
 }
 
 // walked is one visited package.
@@ -55,6 +56,7 @@ func newWalker(src source, fetch fetcher, info goInfo, root provider) *walker {
 		providers: map[string]provider{root.Path: root},
 		packages:  map[string]walked{},
 		importer:  map[string]string{},
+		tests:     map[string]bool{},
 	}
 }
 
@@ -163,6 +165,9 @@ func (w *walker) imports(pkg string, p provider) ([]string, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the imports of %s: %w", pkg, err)
+	}
+	if w.tests[pkg] {
+		return slices.Concat(found.Imports, found.TestImports, found.XTestImports), nil
 	}
 	return found.Imports, nil
 }

@@ -45,6 +45,9 @@ type Config struct {
 	Nodes []Node
 	// Controllers are the controllers that run; DefaultControllers when empty.
 	Controllers []string
+	// Workloads adds what pods need that run the programs of their images: WorkloadControllers, and certificates between the API server
+	// and kubelets.
+	Workloads bool
 	// Now is the clock for the validity of the certificates; time.Now when nil.
 	Now func() time.Time
 	// Deadline is how long each program may take until it is healthy; DefaultDeadline when 0.
@@ -108,6 +111,9 @@ func (c *ControlPlane) complete() error {
 	}
 	if len(c.config.Controllers) == 0 {
 		c.config.Controllers = DefaultControllers()
+		if c.config.Workloads {
+			c.config.Controllers = append(c.config.Controllers, WorkloadControllers()...)
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -44,11 +45,39 @@ func (c *ControlPlane) certify(context.Context) error {
 	if err := server.write(c.config.Dir, "serving"); err != nil {
 		return err
 	}
+	if c.config.Workloads {
+		if err := c.certifyKubelets(); err != nil {
+			return err
+		}
+	}
 	if err := writeSigningKey(c.file("tokens.key")); err != nil {
 		return err
 	}
 	c.Kubeconfig, err = c.KubeconfigFor("admin")
 	return err
+}
+
+// certifyKubelets makes the certificate that all kubelets serve with, and the one with which the API server calls them.
+func (c *ControlPlane) certifyKubelets() error {
+	var addrs []netip.Addr
+	for _, n := range c.config.Nodes {
+		addrs = append(addrs, n.Addrs...)
+	}
+	serving, err := c.authority.server("kubelet", addrs)
+	if err != nil {
+		return err
+	}
+	client, err := c.authority.client("kube-apiserver-kubelet-client", mastersGroup)
+	if err != nil {
+		return err
+	}
+	return errors.Join(serving.write(c.config.Dir, "kubelet"), client.write(c.config.Dir, "kubelet-client"))
+}
+
+// KubeletFiles are the files with which kubelets serve the API server, with Config.Workloads: their certificate and its key, and the
+// authority of the API server's certificate.
+func (c *ControlPlane) KubeletFiles() (cert, key, clientCA string) {
+	return c.file("kubelet.crt"), c.file("kubelet.key"), c.file("ca.crt")
 }
 
 // writeSigningKey makes the key that service account tokens are signed with.

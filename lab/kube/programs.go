@@ -41,6 +41,21 @@ func DefaultControllers() []string {
 	}
 }
 
+// WorkloadControllers returns the controllers that e2e suites and programs in pods expect besides DefaultControllers.
+func WorkloadControllers() []string {
+	return []string{
+		"root-ca-certificate-publisher-controller", // the ConfigMap that every pod's token comes with
+		"serviceaccount-token-controller",          // tokens in Secrets
+		"replicationcontroller-controller",         // older workloads
+		"cronjob-controller",
+		"resourcequota-controller",
+		"endpointslice-mirroring-controller",   // slices for Endpoints that clients write
+		"clusterrole-aggregation-controller",   // the roles view, edit and admin
+		"ttl-after-finished-controller",        // deletes Jobs
+		"horizontal-pod-autoscaler-controller", // tests of the API only: there are no metrics
+	}
+}
+
 // startEtcd starts etcd with half the ticks and a hundredth of the batch commits of its defaults. A longer heartbeat
 // would save more, but a lone member waits for one to ten of them until it leads.
 func (c *ControlPlane) startEtcd(ctx context.Context) error {
@@ -63,7 +78,7 @@ const idleAdmission = "MutatingAdmissionPolicy,MutatingAdmissionWebhook,Validati
 
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	address := topology.ControlAddr.String()
-	p, err := c.start(APIServer, []string{
+	args := []string{
 		"--etcd-servers=" + etcdClientURL,
 		"--bind-address=" + address, "--advertise-address=" + address, "--secure-port=" + port(apiPort),
 		"--tls-cert-file=" + c.file("serving.crt"), "--tls-private-key-file=" + c.file("serving.key"),
@@ -77,7 +92,12 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 		"--watch-cache-sizes=" + uncachedFlag(),
 		"--enable-priority-and-fairness=false", // a handful of clients, none of them hostile
 		"--etcd-count-metric-poll-period=0", "--etcd-db-metric-poll-interval=0", "--profiling=false",
-	})
+	}
+	if c.config.Workloads {
+		args = append(args, "--kubelet-preferred-address-types=InternalIP", "--kubelet-certificate-authority="+c.file("ca.crt"),
+			"--kubelet-client-certificate="+c.file("kubelet-client.crt"), "--kubelet-client-key="+c.file("kubelet-client.key"))
+	}
+	p, err := c.start(APIServer, args)
 	if err != nil {
 		return err
 	}
@@ -85,9 +105,11 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 }
 
 func (c *ControlPlane) startControllers(ctx context.Context) error {
-	manager, err := c.start(ControllerManager, append(c.common(managerPort),
-		"--controllers="+strings.Join(c.config.Controllers, ","),
-		"--kube-api-qps=1000", "--kube-api-burst=1000"))
+	args := append(c.common(managerPort), "--controllers="+strings.Join(c.config.Controllers, ","), "--kube-api-qps=1000", "--kube-api-burst=1000")
+	if c.config.Workloads {
+		args = append(args, "--root-ca-file="+c.file("ca.crt"), "--service-account-private-key-file="+c.file("tokens.key"))
+	}
+	manager, err := c.start(ControllerManager, args)
 	if err != nil {
 		return err
 	}

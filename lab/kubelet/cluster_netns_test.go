@@ -37,6 +37,9 @@ import (
 
 // The test program also runs the backend, as the hitless binary does in a lab.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "agnhost" {
+		os.Exit(agnhost(os.Args[1:]))
+	}
 	if len(os.Args) > 1 && os.Args[1] == "backend" {
 		c := backend.Command()
 		c.SetArgs(os.Args[2:])
@@ -52,12 +55,13 @@ func TestMain(m *testing.M) {
 // cluster is a lab with a real control plane and three kubelets.
 type cluster struct {
 	*testing.T
-	begin   time.Time
-	network *topology.Network
-	plane   *kube.ControlPlane
-	client  kubernetes.Interface
-	procs   *procs.Supervisor
-	off     []func() // by node
+	begin     time.Time
+	network   *topology.Network
+	plane     *kube.ControlPlane
+	client    kubernetes.Interface
+	procs     *procs.Supervisor
+	off       []func()           // by node
+	workloads *kubelet.Workloads // nil for stand-ins
 
 	mu     sync.Mutex
 	events []record.Event
@@ -75,6 +79,12 @@ func (c *cluster) now() time.Duration { return time.Since(c.begin) }
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
+	return startClusterWith(t, false)
+}
+
+// startClusterWith starts a cluster whose pods run the programs of their images, or stand-ins.
+func startClusterWith(t *testing.T, images bool) *cluster {
+	t.Helper()
 	programs := kubetest.Binaries(t)
 	c := &cluster{T: t, begin: time.Now()}
 	var err error
@@ -87,7 +97,7 @@ func startCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { supervisor.StopAll(time.Second) })
-	config := kube.Config{Binaries: programs, Dir: t.TempDir(), Procs: supervisor}
+	config := kube.Config{Binaries: programs, Dir: t.TempDir(), Procs: supervisor, Workloads: images}
 	for _, n := range c.network.Nodes {
 		config.Nodes = append(config.Nodes, kube.NodeOf(n))
 	}
@@ -104,6 +114,10 @@ func startCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	c.procs = supervisor
+	if images {
+		c.workloads = &kubelet.Workloads{DNS: "10.96.0.10"}
+		c.workloads.Server.Certificate, c.workloads.Server.Key, c.workloads.Server.ClientCA = c.plane.KubeletFiles()
+	}
 	for _, n := range c.network.Nodes {
 		c.Cleanup(c.startNode(n))
 	}
@@ -133,7 +147,7 @@ func (c *cluster) startNode(n *topology.Node) (off func()) {
 		c.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	config := kubelet.Config{Node: n, Client: c.client, Procs: c.procs, Recorder: c, Now: c.now,
+	config := kubelet.Config{Node: n, Client: c.client, Procs: c.procs, Recorder: c, Now: c.now, Workloads: c.workloads,
 		Backend: kubelet.Program{Path: self, Args: []string{"backend"}}}
 	ended := make(chan struct{})
 	go func() {

@@ -140,6 +140,15 @@ func (p *pod) attach(ctx context.Context) {
 
 func (p *pod) startContainers(ctx context.Context) {
 	p.record("created", "its network is laid")
+	if p.k.Workloads != nil {
+		if ports := p.hostPorts(); len(ports) > 0 {
+			if p.startErr = p.sandbox.hostPorts(ports); p.startErr != nil {
+				return
+			}
+		}
+		p.prepare(ctx)
+		return
+	}
 	for _, c := range p.containers {
 		c.start(ctx)
 	}

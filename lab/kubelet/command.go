@@ -3,6 +3,7 @@ package kubelet
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -29,7 +30,10 @@ func unsupported(format string, args ...any) error {
 }
 
 // checkSupported returns an error for a field of a pod that the lab does not support and cannot ignore.
-func checkSupported(object *corev1.Pod) error {
+func (k *kubelet) checkSupported(object *corev1.Pod) error {
+	if k.Workloads != nil {
+		return checkWorkload(object)
+	}
 	if len(object.Spec.InitContainers) > 0 {
 		return unsupported("init container %s", object.Spec.InitContainers[0].Name)
 	}
@@ -141,6 +145,10 @@ func (p *pod) field(path string) (string, error) {
 		return p.object.Annotations[m[2]], nil
 	}
 	switch path {
+	case "metadata.labels":
+		return lines(p.object.Labels), nil
+	case "metadata.annotations":
+		return lines(p.object.Annotations), nil
 	case "metadata.name":
 		return p.name, nil
 	case "metadata.namespace":
@@ -151,12 +159,25 @@ func (p *pod) field(path string) (string, error) {
 		return p.k.name, nil
 	case "spec.serviceAccountName":
 		return p.object.Spec.ServiceAccountName, nil
-	case "status.podIP", "status.podIPs":
+	case "status.podIP":
 		return p.addr.String(), nil
-	case "status.hostIP", "status.hostIPs":
+	case "status.podIPs":
+		return joined(p.addrs), nil
+	case "status.hostIP":
 		return p.k.Node.Addr.String(), nil
+	case "status.hostIPs":
+		return joined(p.k.Node.Addrs()), nil
 	}
 	return "", unsupported("the environment variable from field %s", path)
+}
+
+// joined are addresses, separated by commas.
+func joined(addrs []netip.Addr) string {
+	var all []string
+	for _, a := range addrs {
+		all = append(all, a.String())
+	}
+	return strings.Join(all, ",")
 }
 
 var reference = regexp.MustCompile(`\$\$|\$\(([^()]+)\)`)

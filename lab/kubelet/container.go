@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -26,6 +27,8 @@ const minimumGrace = 2 * time.Second
 type container struct {
 	pod      *pod
 	spec     *corev1.Container
+	init     bool          // an init container, or a sidecar
+	begun    bool          // it has started once, with its startup probe and postStart
 	run      *containerRun // nil while no process runs
 	last     *corev1.ContainerStateTerminated
 	waiting  *corev1.ContainerStateWaiting // why no process runs
@@ -37,14 +40,19 @@ type container struct {
 
 // containerRun is one process of a container.
 type containerRun struct {
-	proc    process
-	sandbox sandbox
-	env     []string
-	began   time.Time
-	seen    bool // a relist of the kubelet has seen it running
-	started bool // the startup probe has passed, or there is none
-	ready   bool
-	stop    *grace // set once termination has begun
+	proc      process
+	sandbox   sandbox
+	launch    launch   // what was started
+	log       string   // name of its log
+	file      string   // of its log
+	input     *os.File // what is written there is its standard input; nil without one
+	inputOnce bool     // the first client that attaches ends the input
+	began     time.Time
+	seen      bool // a relist of the kubelet has seen it running
+	hooking   bool // its postStart runs; probes wait for it
+	started   bool // the startup probe has passed, or there is none
+	ready     bool
+	stop      *grace // set once termination has begun
 
 	alive        context.Context // ends with the process
 	died         context.CancelFunc
@@ -57,18 +65,28 @@ func (c *container) start(ctx context.Context) {
 	if c.run != nil || c.pod.stop != nil {
 		return
 	}
-	argv, env, err := c.command()
+	l, err := c.launch()
 	if err != nil {
 		c.waiting = waitingFor(err)
 		return // a retry would fail too
 	}
-	proc, err := c.pod.sandbox.start(LogName(c.pod.namespace, c.pod.name, c.spec.Name), argv, env)
+	input, err := c.openInput(&l)
 	if err != nil {
+		c.waiting = waitingFor(err)
+		return
+	}
+	log := c.logName(c.starts)
+	proc, err := c.pod.sandbox.start(log, l)
+	if err != nil {
+		l.close()
 		c.waiting = &corev1.ContainerStateWaiting{Reason: "RunContainerError", Message: err.Error()}
 		c.restartAfter(ctx, c.nextBackoff())
 		return
 	}
-	r := &containerRun{proc: proc, sandbox: c.pod.sandbox, env: env, began: time.Now()}
+	r := &containerRun{proc: proc, sandbox: c.pod.sandbox, launch: l, log: log, input: input, inputOnce: c.spec.StdinOnce, began: time.Now()}
+	if c.ofImage() {
+		r.file = c.pod.k.Procs.LogFile(log)
+	}
 	r.alive, r.died = context.WithCancel(ctx)
 	r.probing, r.cancelProbes = context.WithCancel(r.alive)
 	c.run, c.waiting = r, nil
@@ -79,6 +97,17 @@ func (c *container) start(ctx context.Context) {
 		c.pod.post(func() { c.exited(ctx, r) })
 	})
 	c.pod.after(c.pod.k.Relist, func() { c.seenRunning(r) })
+	c.watchStorage(r)
+	c.postStart(ctx, r)
+}
+
+// logName is the name of the log of a start, counted from 0. All stand-ins of a container share a log.
+func (c *container) logName(start int32) string {
+	name := LogName(c.pod.namespace, c.pod.name, c.spec.Name)
+	if !c.ofImage() {
+		return name
+	}
+	return fmt.Sprintf("%s-%s-%d", name, c.pod.object.UID, start)
 }
 
 // LogName is the name of a container's log among those of the lab's programs.
@@ -92,6 +121,9 @@ func (c *container) seenRunning(r *containerRun) {
 		return
 	}
 	r.seen = true
+	if r.hooking {
+		return
+	}
 	if probe := c.spec.StartupProbe; probe != nil {
 		c.probe(r.probing, r, probe, untilFirst, func(ok bool) {
 			if ok {
@@ -107,7 +139,8 @@ func (c *container) seenRunning(r *containerRun) {
 
 // hasStarted starts the readiness and liveness probes. The readiness probe continues during termination.
 func (c *container) hasStarted(r *containerRun) {
-	r.started = true
+	r.started, c.begun = true, true
+	c.pod.advance(r.alive)
 	if probe := c.spec.ReadinessProbe; probe != nil {
 		c.probe(r.alive, r, probe, untilNever, func(ok bool) { r.ready = ok })
 	} else {
@@ -203,8 +236,9 @@ func (c *container) kill() {
 // exited handles the end of a process and restarts it if the pod's restart policy says so.
 func (c *container) exited(ctx context.Context, r *containerRun) {
 	r.died()
+	r.launch.close()
 	text := r.proc.ExitText()
-	c.last = &corev1.ContainerStateTerminated{ExitCode: exitCode(text), Reason: "Completed", Message: text,
+	c.last = &corev1.ContainerStateTerminated{ExitCode: exitCode(text), Reason: "Completed", Message: c.message(text),
 		StartedAt: metav1.NewTime(r.began), FinishedAt: metav1.Now(), ContainerID: c.id()}
 	if c.last.ExitCode != 0 {
 		c.last.Reason = "Error"
@@ -214,13 +248,15 @@ func (c *container) exited(ctx context.Context, r *containerRun) {
 	}
 	c.run = nil
 	c.pod.record("exited", fmt.Sprintf("container %s, %s", c.spec.Name, text))
-	policy := c.pod.object.Spec.RestartPolicy
+	policy := c.policy()
 	if c.pod.stop != nil {
+		c.pod.terminateAll(c.pod.stop)
 		return
 	}
-	if policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && c.last.ExitCode == 0 {
+	if c.pod.evicted != "" || policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure && c.last.ExitCode == 0 {
 		c.finished = true
-		c.pod.retireFinished()
+		c.pod.advance(ctx)
+		c.pod.retireFinished(ctx)
 		return
 	}
 	if time.Since(r.began) >= forgetAfter {
@@ -241,7 +277,10 @@ func (c *container) restartAfter(ctx context.Context, wait time.Duration) {
 		c.waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
 			Message: fmt.Sprintf("back-off %s restarting failed container=%s", wait, c.spec.Name)}
 	}
-	c.retry = c.pod.after(wait, func() { c.start(ctx) })
+	c.retry = c.pod.after(wait, func() {
+		c.retry = nil
+		c.start(ctx)
+	})
 }
 
 func (c *container) id() string {

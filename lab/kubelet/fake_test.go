@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	roots "github.com/hitless/hitless/lab/container"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/record"
 )
@@ -54,7 +56,8 @@ func (b *testKubelet) Attempt(record.Attempt) {}
 func runTest(t *testing.T, adjust func(*Config), test func(*testKubelet)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &testKubelet{T: t, begin: time.Now(), client: fake.NewClientset(), ended: make(chan struct{})}
-		b.host = &fakeHost{begin: b.begin, exitAfter: map[string]time.Duration{}, onTerm: map[string]time.Duration{}}
+		b.host = &fakeHost{begin: b.begin, exitAfter: map[string]time.Duration{}, onTerm: map[string]time.Duration{},
+			volumes: map[string][]volumeFile{}, endAfter: map[string]time.Duration{}}
 		node := &topology.Node{Namespace: &topology.Namespace{Name: "node-1"}, Number: 1,
 			Addr: netip.MustParseAddr("10.0.0.11"), PodCIDR: netip.MustParsePrefix("10.244.1.0/24")}
 		b.config = Config{Node: node, Client: b.client, Backend: Program{Path: "/hitless", Args: []string{"backend"}},
@@ -159,15 +162,19 @@ type fakeHost struct {
 	begin     time.Time
 	exitAfter map[string]time.Duration // by pod
 	onTerm    map[string]time.Duration
+	endAfter  map[string]time.Duration // by the last word of a command; it ends well
 
 	mu         sync.Mutex
 	failing    []string // pages
 	live       []*fakeProcess
 	starts     []string // "second pod"
+	ran        []string // "second last-word-of-the-command", and "second ended last-word"
+	volumes    map[string][]volumeFile
+	stored     int64 // bytes of each root
 	last       *fakeProcess
 	sandboxes  int
-	attachment attachment // of each pod; nil for none
 	asked      []int      // seconds at which a page was asked for
+	attachment attachment // of each pod; nil for none
 }
 
 type fakeSandbox struct {
@@ -218,7 +225,14 @@ func (s *fakeSandbox) remove() error {
 	return nil
 }
 
-func (s *fakeSandbox) start(_ string, argv, env []string) (process, error) {
+func (s *fakeSandbox) dial(context.Context, string) (net.Conn, error) {
+	return nil, errors.New("no network")
+}
+
+func (s *fakeSandbox) hostPorts([]topology.HostPort) error { return nil }
+
+func (s *fakeSandbox) start(_ string, l launch) (process, error) {
+	argv, env := l.argv, l.env
 	h := s.host
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -226,6 +240,11 @@ func (s *fakeSandbox) start(_ string, argv, env []string) (process, error) {
 	h.live = append(h.live, p)
 	h.last = p
 	h.starts = append(h.starts, fmt.Sprintf("%d %s", int(time.Since(h.begin).Seconds()), s.pod))
+	word := argv[len(argv)-1]
+	h.ran = append(h.ran, fmt.Sprintf("%d %s", int(time.Since(h.begin).Seconds()), word))
+	if d, ok := h.endAfter[word]; ok {
+		time.AfterFunc(d, func() { p.exit("exit status 0") })
+	}
 	if d, ok := h.exitAfter[s.pod]; ok {
 		time.AfterFunc(d, func() { p.exit("exit status 1") })
 	}
@@ -269,6 +288,7 @@ func (p *fakeProcess) exit(text string) {
 	}
 	h.live = slices.Delete(h.live, i, i+1)
 	p.text = text
+	h.ran = append(h.ran, fmt.Sprintf("%d ended %s", int(time.Since(h.begin).Seconds()), p.argv[len(p.argv)-1]))
 	close(p.done)
 }
 
@@ -281,3 +301,22 @@ func (b *testKubelet) failPatches() *atomic.Bool {
 	})
 	return &down
 }
+
+func (h *fakeHost) health(context.Context, string, string) error { return errors.New("no gRPC") }
+
+// The fake's nodes remember the first files of volumes.
+func (h *fakeHost) volume(dir string, files []volumeFile) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.volumes[dir] = files
+	return dir, nil
+}
+func (h *fakeHost) hostPath(string, corev1.HostPathType) error { return nil }
+func (h *fakeHost) below(volume, name string) (string, error)  { return volume + "/" + name, nil }
+func (h *fakeHost) used(*roots.Root) (int64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stored, nil
+}
+func (h *fakeHost) removeVolumes(string) error         { return nil }
+func (h *fakeHost) read(string, int64) (string, error) { return "", nil }

@@ -1,7 +1,9 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	roots "github.com/hitless/hitless/lab/container"
+	"github.com/hitless/hitless/lab/kubelet/grpchealth"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
 )
@@ -23,11 +27,18 @@ type host interface {
 	get(ctx context.Context, url string, header http.Header) (int, error)
 	// connect opens and closes a TCP connection from the node.
 	connect(ctx context.Context, address string) error
+	// health asks a server of gRPC for the health of a service from the node.
+	health(ctx context.Context, address, service string) error
+	nodeFiles
 }
 
 // sandbox is the network of a pod.
 type sandbox interface {
-	start(name string, argv, env []string) (process, error)
+	start(name string, l launch) (process, error)
+	// dial connects to a literal address from within the network.
+	dial(ctx context.Context, address string) (net.Conn, error)
+	// hostPorts makes ports of the node lead to the pod, until it is removed.
+	hostPorts(ports []topology.HostPort) error
 	// chained is what the CNI plugin does for the pod; nil without a plugin, and for a pod with the node's network.
 	chained(pod *corev1.Pod) attachment
 	remove() error
@@ -69,7 +80,8 @@ func (h *nodeHost) get(ctx context.Context, url string, header http.Header) (int
 	req.Header = header
 	// As the kubelet: a new connection for each probe; redirects count as success and are not followed.
 	client := http.Client{
-		Transport:     &http.Transport{DialContext: h.node.DialContext, DisableKeepAlives: true},
+		Transport: &http.Transport{DialContext: h.node.DialContext, DisableKeepAlives: true,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // as the kubelet
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	resp, err := client.Do(req)
@@ -77,6 +89,10 @@ func (h *nodeHost) get(ctx context.Context, url string, header http.Header) (int
 		return 0, err
 	}
 	return resp.StatusCode, resp.Body.Close()
+}
+
+func (h *nodeHost) health(ctx context.Context, address, service string) error {
+	return grpchealth.Check(ctx, h.node.DialContext, address, service)
 }
 
 func (h *nodeHost) connect(ctx context.Context, address string) error {
@@ -94,8 +110,20 @@ type podNetwork struct {
 	addr netip.Addr
 }
 
-func (w *podNetwork) start(name string, argv, env []string) (process, error) {
-	p, err := w.host.node.StartIn(w.ns, w.host.procs, topology.GroupPods, procs.Spec{Name: name, Path: argv[0], Args: argv[1:], Env: env})
+func (w *podNetwork) start(name string, l launch) (process, error) {
+	spec := procs.Spec{Name: name, Path: l.argv[0], Args: l.argv[1:], Env: l.env, Stdin: l.in, Stdout: l.out, Stderr: l.err}
+	if l.root != nil {
+		if err := w.host.node.Inside(func() error {
+			return l.root.Enter(func() (err error) {
+				spec.Path, err = roots.LookPath(l.argv[0], l.dir, l.env)
+				return err
+			})
+		}); err != nil {
+			return nil, err
+		}
+		spec.Enter, spec.OnlyEnv, spec.Dir = l.root.Enter, true, cmp.Or(l.dir, "/")
+	}
+	p, err := w.host.node.StartIn(w.ns, w.host.procs, topology.GroupPods, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +137,19 @@ func (w *podNetwork) chained(pod *corev1.Pod) attachment {
 	return cniCall{w.host.plugin, w.host.node.Run, pod, w.host.node.PodLink(pod.Name, w.addr), w.ns.Path()}
 }
 
+func (w *podNetwork) dial(ctx context.Context, address string) (net.Conn, error) {
+	return w.ns.DialContext(ctx, "tcp", address)
+}
+
+func (w *podNetwork) hostPorts(ports []topology.HostPort) error {
+	return w.host.node.AddHostPorts(ports...)
+}
+
 func (w *podNetwork) remove() error {
 	if !w.addr.IsValid() {
 		return nil
 	}
-	return errors.Join(w.host.node.RemovePod(w.addr), w.ns.Close())
+	return errors.Join(w.host.node.RemoveHostPorts(w.addr), w.host.node.RemovePod(w.addr), w.ns.Close())
 }
 
 // exitCode parses ExitText: N of "exit status N", or 128 plus the signal, as container runtimes report it.

@@ -1,13 +1,19 @@
 // Package kubelet is the lab's replacement for the kubelet. It runs the pods that are bound to one node: a network
-// namespace and address for each pod, a process for each container, readiness, liveness and startup probes, preStop,
+// namespace and address for each pod, a process for each container, readiness, liveness and startup probes, hooks,
 // SIGTERM, the grace period, SIGKILL, restarts, and status reports for the real controllers.
 //
-// It is not a container runtime: it pulls, mounts and confines nothing. An image whose name contains "agnhost" runs the
-// lab's backend, an image named "hitless" runs this program (fleet-worker), an image "kube-proxy:VERSION" runs the
-// kube-proxy of that version, and any other image ends in ErrImagePull.
+// It is not a container runtime: it pulls and confines nothing. By default pods are stand-ins without files. An image whose
+// name contains "agnhost" runs the lab's backend, an image named "hitless" runs this program (fleet-worker), an image
+// "kube-proxy:VERSION" runs the kube-proxy of that version, and any other image ends in ErrImagePull. Init containers,
+// postStart, values from ConfigMaps and Secrets, gRPC and HTTPS probes are refused with a status that says so. Volumes and
+// resource limits are ignored.
 //
-// Init containers, postStart, values from ConfigMaps and Secrets, gRPC and HTTPS probes are refused with a status that
-// says so, and so are files of a kube-proxy other than ProxyKubeconfig. Volumes and resource limits are ignored.
+// With Config.Workloads pods run the programs of the images in package images, each container in a root of its own: volumes,
+// variables, init containers, sidecars, all probes and hooks, DNS settings, host ports, and limits of ephemeral storage. The
+// kubelet then serves exec, attach, logs and port-forward over HTTPS. Users other than root, terminals, shared process
+// namespaces, block devices and other volumes are refused by name. Other limits, capabilities and security profiles are
+// ignored. ConfigMaps, Secrets and tokens are those of the pod's start. In both modes the only file of a kube-proxy is
+// ProxyKubeconfig.
 package kubelet
 
 import (
@@ -40,13 +46,15 @@ type Program struct {
 
 // Config configures the kubelet of a node.
 type Config struct {
-	Node     *topology.Node
-	Client   kubernetes.Interface
-	Procs    *procs.Supervisor
-	Backend  Program
-	Proxies  Proxies // for containers of the kube-proxy image; none when zero
-	Plugin   *Plugin // chained after the lab's network; nil for none
-	Recorder record.Recorder
+	Node    *topology.Node
+	Client  kubernetes.Interface
+	Procs   *procs.Supervisor
+	Backend Program
+	Proxies Proxies // for containers of the kube-proxy image; none when zero
+	Plugin  *Plugin // chained after the lab's network; nil for none
+	// Workloads make pods run the programs of their images; nil for stand-ins.
+	Workloads *Workloads
+	Recorder  record.Recorder
 	// Now returns the time since the start of the run.
 	Now func() time.Duration
 	// Silent disables writes to the API: no status, no lease, no deletion of ended pods. It is for replay control
@@ -78,8 +86,19 @@ func Run(ctx context.Context, config Config) error {
 		return fmt.Errorf("starting the kubelet: %w", err)
 	}
 	k.host = &nodeHost{config.Node, config.Procs, config.Plugin}
+	if k.Workloads == nil {
+		k.run(ctx)
+		return nil
+	}
+	failed := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		failed <- k.serve(ctx)
+		cancel()
+	}()
 	k.run(ctx)
-	return nil
+	return <-failed
 }
 
 // kubelet runs the pods of one node.
@@ -92,6 +111,9 @@ type kubelet struct {
 	// pods is used by the informer's goroutine alone.
 	pods map[types.UID]*pod
 	live sync.WaitGroup
+
+	naming sync.Mutex
+	named  map[string]*pod // by namespace/name, for the HTTPS server
 }
 
 func newKubelet(c Config) (*kubelet, error) {
@@ -115,7 +137,7 @@ func newKubelet(c Config) (*kubelet, error) {
 	}
 	name := c.Node.Name
 	c.Log = c.Log.With("node", name)
-	return &kubelet{Config: c, name: name, pods: map[types.UID]*pod{}, addresses: newAddresses(c.Node.PodCIDR)}, nil
+	return &kubelet{Config: c, name: name, pods: map[types.UID]*pod{}, named: map[string]*pod{}, addresses: newAddresses(c.Node.PodCIDR)}, nil
 }
 
 func (k *kubelet) run(ctx context.Context) {
@@ -166,6 +188,7 @@ func (k *kubelet) observe(ctx context.Context, o any) {
 	}
 	p := newPod(k, object)
 	k.pods[object.UID] = p
+	k.enroll(p)
 	k.live.Go(func() { p.run(ctx) })
 }
 
@@ -181,6 +204,22 @@ func (k *kubelet) forget(o any) {
 	if p := k.pods[object.UID]; p != nil {
 		p.updates.put(object, true)
 		delete(k.pods, object.UID)
+		k.dismiss(p)
+	}
+}
+
+func (k *kubelet) enroll(p *pod) {
+	k.naming.Lock()
+	defer k.naming.Unlock()
+	k.named[p.namespace+"/"+p.name] = p
+}
+
+// dismiss forgets the name of a pod, unless a newer pod has it.
+func (k *kubelet) dismiss(p *pod) {
+	k.naming.Lock()
+	defer k.naming.Unlock()
+	if id := p.namespace + "/" + p.name; k.named[id] == p {
+		delete(k.named, id)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"path"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +26,10 @@ type pod struct {
 	updates    podUpdates
 	posted     chan func()
 	done       chan struct{}
-	writer     *writer // nil when the kubelet is silent
+	writer     *writer      // nil when the kubelet is silent
+	inits      []*container // init containers and sidecars
 	containers []*container
+	inputs     *inputs // nil until they are read, and without programs of images
 
 	waiting    bool               // for an address, or for the CNI plugin
 	cancelWait context.CancelFunc // ends the wait
@@ -39,6 +42,7 @@ type pod struct {
 	conditions []corev1.PodCondition
 	reported   corev1.PodStatus
 	ready      bool   // as last recorded
+	evicted    string // why the pod was evicted; empty if it was not
 	stop       *grace // set once termination has begun
 	gone       bool   // the pod is deleted from the API
 }
@@ -47,6 +51,9 @@ func newPod(k *kubelet, object *corev1.Pod) *pod {
 	p := &pod{k: k, namespace: object.Namespace, name: object.Name, generation: object.Labels[generationLabel],
 		object: object, updates: newPodUpdates(), posted: make(chan func()), done: make(chan struct{}), begun: metav1.Now()}
 	p.updates.put(object, false) // it may be deleted already
+	for i := range object.Spec.InitContainers {
+		p.inits = append(p.inits, &container{pod: p, spec: &object.Spec.InitContainers[i], init: true})
+	}
 	for i := range object.Spec.Containers {
 		p.containers = append(p.containers, &container{pod: p, spec: &object.Spec.Containers[i]})
 	}
@@ -96,7 +103,7 @@ func (p *pod) begin(ctx context.Context) {
 	if p.object.DeletionTimestamp != nil {
 		return
 	}
-	if p.startErr = checkSupported(p.object); p.startErr != nil {
+	if p.startErr = p.k.checkSupported(p.object); p.startErr != nil {
 		return
 	}
 	waiting, cancel := context.WithCancel(ctx)
@@ -162,9 +169,7 @@ func (p *pod) observe(ctx context.Context) {
 		}
 	}
 	p.stop.shorten(d)
-	for _, c := range p.containers {
-		c.end(p.stop)
-	}
+	p.terminateAll(p.stop)
 }
 
 // hasEnded reports whether the pod has terminated.
@@ -172,7 +177,7 @@ func (p *pod) hasEnded() bool {
 	if p.stop == nil || p.waiting {
 		return false
 	}
-	for _, c := range p.containers {
+	for _, c := range p.all() {
 		if c.run != nil {
 			return false
 		}
@@ -193,6 +198,11 @@ func (p *pod) retire() {
 	if err := p.sandbox.remove(); err != nil {
 		p.k.Log.Warn("removing the network of a pod", "pod", p.name, "error", err)
 	}
+	if p.k.Workloads != nil {
+		if err := p.k.host.removeVolumes(path.Join(podsDir, string(p.object.UID))); err != nil {
+			p.k.Log.Warn("removing the volumes of a pod", "pod", p.name, "error", err)
+		}
+	}
 	p.sandbox = nil
 	if !p.object.Spec.HostNetwork {
 		p.k.addresses.release(p.addr)
@@ -205,7 +215,7 @@ func (p *pod) killAll() {
 	if p.stop != nil {
 		p.stop.release()
 	}
-	for _, c := range p.containers {
+	for _, c := range p.all() {
 		c.kill()
 	}
 	if p.sandbox != nil {
@@ -233,12 +243,34 @@ func (p *pod) record(state, text string) {
 		Text: fmt.Sprintf("pod %s %s: %s", p.name, state, text), Body: body})
 }
 
-// retireFinished removes the network when no container will run again.
-func (p *pod) retireFinished() {
-	for _, c := range p.containers {
-		if !c.finished {
-			return
+// retireFinished removes the network when no container will run again. Sidecars end with the others.
+func (p *pod) retireFinished(ctx context.Context) {
+	if !p.completed() {
+		return
+	}
+	running := false
+	for _, c := range p.inits {
+		if c.sidecar() && c.run != nil {
+			running = true
+			c.end(newGrace(c.run.alive, deletionGrace(p.object)))
 		}
 	}
-	p.retire()
+	if !running {
+		p.retire()
+	}
+}
+
+// completed reports whether all containers but sidecars have ended for good, or an init container has failed for good.
+func (p *pod) completed() bool {
+	for _, c := range p.inits {
+		if c.finished && c.last != nil && c.last.ExitCode != 0 {
+			return true
+		}
+	}
+	for _, c := range p.containers {
+		if !c.finished {
+			return false
+		}
+	}
+	return true
 }

@@ -107,10 +107,18 @@ func (c *container) check(r *containerRun, spec *corev1.Probe) func(context.Cont
 			}
 			return c.pod.k.host.connect(ctx, hostPort(c.target(spec.TCPSocket.Host), number))
 		}
+	case spec.GRPC != nil:
+		return func(ctx context.Context) error {
+			service := ""
+			if spec.GRPC.Service != nil {
+				service = *spec.GRPC.Service
+			}
+			return c.pod.k.host.health(ctx, hostPort(c.target(""), int(spec.GRPC.Port)), service)
+		}
 	case spec.Exec != nil:
 		return func(ctx context.Context) error { return c.runCommand(ctx, r, spec.Exec.Command) }
 	}
-	return func(context.Context) error { return fmt.Errorf("the probe has no httpGet, tcpSocket or exec") }
+	return func(context.Context) error { return fmt.Errorf("the probe has no httpGet, tcpSocket, grpc or exec") }
 }
 
 // get requests a path; status 200 to 399 is success.
@@ -127,7 +135,11 @@ func (c *container) get(ctx context.Context, action *corev1.HTTPGetAction) error
 	if path == "" || path[0] != '/' {
 		path = "/" + path
 	}
-	status, err := c.pod.k.host.get(ctx, "http://"+hostPort(c.target(action.Host), number)+path, header)
+	scheme := "http://"
+	if action.Scheme == corev1.URISchemeHTTPS {
+		scheme = "https://"
+	}
+	status, err := c.pod.k.host.get(ctx, scheme+hostPort(c.target(action.Host), number)+path, header)
 	if err == nil && (status < http.StatusOK || status >= http.StatusBadRequest) {
 		err = fmt.Errorf("GET %s: status %d", path, status)
 	}

@@ -51,13 +51,24 @@ func (p *pod) status() corev1.PodStatus {
 	for _, a := range p.k.Node.Addrs() {
 		s.HostIPs = append(s.HostIPs, corev1.HostIP{IP: a.String()})
 	}
-	if p.addr.IsValid() && p.anySeen() {
+	if p.addr.IsValid() && (p.anySeen() || p.k.Workloads != nil && p.sandbox != nil) {
 		s.PodIP = p.addr.String()
 		for _, a := range p.addrs {
 			s.PodIPs = append(s.PodIPs, corev1.PodIP{IP: a.String()})
 		}
 	}
+	if p.evicted != "" {
+		s.Phase, s.Reason, s.Message = corev1.PodFailed, "Evicted", p.evicted
+	}
 	var unready []string
+	for _, c := range p.inits {
+		cs := c.status()
+		cs.Ready = c.initialized() && (!c.sidecar() || cs.Ready)
+		if c.sidecar() && !cs.Ready {
+			unready = append(unready, c.spec.Name)
+		}
+		s.InitContainerStatuses = append(s.InitContainerStatuses, cs)
+	}
 	for _, c := range p.containers {
 		cs := c.status()
 		s.ContainerStatuses = append(s.ContainerStatuses, cs)
@@ -83,9 +94,7 @@ func (p *pod) anySeen() bool {
 // phase follows getPhase in the kubelet's kubelet_pods.go, and the rule that a deleted pod ends as Succeeded or Failed.
 func (p *pod) phase() corev1.PodPhase {
 	var running, unstarted, failed int
-	finished := true
 	for _, c := range p.containers {
-		finished = finished && c.finished
 		switch {
 		case c.run != nil && (c.run.seen || c.last != nil):
 			running++
@@ -96,7 +105,7 @@ func (p *pod) phase() corev1.PodPhase {
 		}
 	}
 	switch {
-	case p.hasEnded() || finished:
+	case p.hasEnded() || p.completed():
 		if failed+unstarted > 0 {
 			return corev1.PodFailed
 		}
@@ -128,6 +137,8 @@ func (c *container) status() corev1.ContainerStatus {
 		return s
 	case c.pod.startErr != nil:
 		s.State.Waiting = waitingFor(c.pod.startErr)
+	case !c.init && !c.pod.podInitialized():
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
 	default:
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	}
@@ -157,7 +168,7 @@ func (p *pod) newConditions(phase corev1.PodPhase, unready []string) []corev1.Po
 	}
 	all := []corev1.PodCondition{
 		{Type: corev1.PodReadyToStartContainers, Status: conditionStatus(p.sandbox != nil)},
-		{Type: corev1.PodInitialized, Status: corev1.ConditionTrue},
+		p.initializedCondition(),
 		ready, containers,
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	}
@@ -166,6 +177,23 @@ func (p *pod) newConditions(phase corev1.PodPhase, unready []string) []corev1.Po
 		all[i].LastTransitionTime = p.since(all[i])
 	}
 	return all
+}
+
+// initializedCondition tells whether the init containers are done.
+func (p *pod) initializedCondition() corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: conditionStatus(p.podInitialized())}
+	if c.Status == corev1.ConditionTrue {
+		return c
+	}
+	c.Reason = "ContainersNotInitialized"
+	var waiting []string
+	for _, i := range p.inits {
+		if !i.initialized() {
+			waiting = append(waiting, i.spec.Name)
+		}
+	}
+	c.Message = fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(waiting, " "))
+	return c
 }
 
 // since returns the time of a condition's last change, also if the scheduler or an earlier kubelet wrote it.

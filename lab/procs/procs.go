@@ -23,12 +23,15 @@ type Spec struct {
 	Path string
 	Args []string
 	Env  []string // added to the lab's own environment
+	// OnlyEnv leaves the lab's own environment out.
+	OnlyEnv bool
+	Dir     string // working directory; the lab's own when empty
 	// Enter calls start, for example inside a namespace; nil starts the program in the lab's own namespace.
 	Enter func(start func() error) error
 	Group *Group // control group in which the program begins; nil for the lab's own
-	// Stdin and Stdout override the defaults: no input, and output to the log.
-	Stdin  io.Reader
-	Stdout io.Writer
+	// Stdin, Stdout and Stderr override the defaults: no input, and output to the log.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
 }
 
 // Supervisor owns the programs of one lab. They die with the lab, even after kill -9 (parent-death signal).
@@ -62,10 +65,16 @@ func (s *Supervisor) Start(spec Spec) (*Process, error) {
 		return nil, fmt.Errorf("opening the log of %s: %w", spec.Name, err)
 	}
 	cmd := exec.Command(spec.Path, spec.Args...)
-	cmd.Env = append(os.Environ(), spec.Env...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Stdin, spec.Stdout, log
+	cmd.Env, cmd.Dir = append(os.Environ(), spec.Env...), spec.Dir
+	if spec.OnlyEnv {
+		cmd.Env = spec.Env
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Stdin, spec.Stdout, spec.Stderr
 	if cmd.Stdout == nil {
 		cmd.Stdout = log
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = log
 	}
 	group, err := spec.Group.Open()
 	if err != nil {

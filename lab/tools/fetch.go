@@ -34,11 +34,11 @@ func suite() debian.Suite {
 	return debian.Suites[i]
 }
 
-// Fetch returns the tools of the pinned packages, with or without a compiler for BPF. It downloads those that are not in the cache, and needs no privileges. A package that the
-// mirror does not have any more is replaced by the one of the same release that it has; Set names it. dir is the directory of tools in the
-// cache.
-func Fetch(ctx context.Context, dir string, compiler bool, report func(string)) (Set, error) {
-	l, err := pins(compiler)
+// Fetch returns the tools of the pinned packages of a purpose. It downloads those that are not in the cache, and needs no privileges. A
+// package that the mirror does not have any more is replaced by the one of the same release that it has; Set names it. dir is the directory
+// of tools in the cache.
+func Fetch(ctx context.Context, dir string, p Purpose, report func(string)) (Set, error) {
+	l, err := p.pins()
 	if err != nil {
 		return Set{}, err
 	}

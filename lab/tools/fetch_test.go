@@ -408,13 +408,11 @@ func TestEntriesFindDamage(t *testing.T) {
 
 // Pin takes the packages of programs and, of those that they depend on, the ones with libraries that they need.
 func TestPin(t *testing.T) {
-	defer func(all, more []string) { programs, compilers = all, more }(programs, compilers)
-	programs, compilers = []string{"tool"}, []string{"other"}
 	m, dir := newMirror(t), t.TempDir()
 	l := m.whole(t)
 	other := m.add(t, "other", "1", nil)
 	lists(t, dir, append(l, other)...)
-	text, compiler, err := Pin(t.Context(), dir, func(string) {})
+	text, compiler, err := Pin(t.Context(), dir, []string{"tool"}, []string{"other"}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,7 +424,7 @@ func TestPin(t *testing.T) {
 		t.Errorf("the packages of a compiler: %q, %v", compiler, err)
 	}
 	lists(t, dir, l[0], l[2])
-	if _, _, err := Pin(t.Context(), dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "libtool.so.1") {
+	if _, _, err := Pin(t.Context(), dir, []string{"tool"}, nil, func(string) {}); err == nil || !strings.Contains(err.Error(), "libtool.so.1") {
 		t.Errorf("without a package of a library: %v", err)
 	}
 }

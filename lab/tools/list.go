@@ -23,10 +23,28 @@ var pinned string
 //go:embed compiler.txt
 var pinnedCompiler string
 
-// pins are the packages of a guest.
-func pins(compiler bool) (list, error) {
+// pinnedForPods are the packages of images of pods.
+//
+//go:embed pods.txt
+var pinnedForPods string
+
+// Purpose says whose programs a set of tools has.
+type Purpose int
+
+// The purposes of tools.
+const (
+	ForGuests    Purpose = iota // iptables, ipset, nft, conntrack, haproxy, and what scripts need
+	ForCompilers                // likewise, with a compiler for BPF
+	ForPods                     // what images of pods have besides programs of Go modules: a shell and clients of DNS, HTTP and TCP
+)
+
+// pins are the packages of a purpose.
+func (p Purpose) pins() (list, error) {
+	if p == ForPods {
+		return parseList(pinnedForPods)
+	}
 	l, err := parseList(pinned)
-	if err != nil || !compiler {
+	if err != nil || p == ForGuests {
 		return l, err
 	}
 	more, err := parseList(pinnedCompiler)

@@ -11,9 +11,15 @@ import (
 	"github.com/hitless/hitless/internal/testfiles"
 )
 
-// The pinned packages are listed once each, in order, and have the programs of guests.
-func TestThePinnedList(t *testing.T) {
-	l, err := parseList(pinned)
+// The pinned packages are listed once each, in order, and have the programs of guests, or of pods.
+func TestThePinnedLists(t *testing.T) {
+	checkPinned(t, pinned, OfGuests)
+	checkPinned(t, pinnedForPods, OfPods)
+}
+
+func checkPinned(t *testing.T, text string, programs []string) {
+	t.Helper()
+	l, err := parseList(text)
 	if err != nil {
 		t.Fatal(err)
 	}

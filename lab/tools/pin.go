@@ -13,16 +13,18 @@ import (
 	"github.com/hitless/hitless/lab/debian"
 )
 
-// programs are the packages whose programs all guests need, and compilers those that only proxies in BPF need. The other packages have
-// the shared libraries that these need.
+// The packages whose programs guests, proxies in BPF besides, and images of pods need. The others in their lists have the shared libraries
+// that these need.
 var (
-	programs  = []string{"conntrack", "coreutils", "dash", "haproxy", "ipset", "iptables", "nftables"}
-	compilers = []string{"bpftool", "clang-19"}
+	OfGuests    = []string{"conntrack", "coreutils", "dash", "haproxy", "ipset", "iptables", "nftables"}
+	OfCompilers = []string{"bpftool", "clang-19"}
+	OfPods      = []string{"bind9-dnsutils", "busybox", "curl", "iproute2", "libc-bin", "netcat-openbsd", "wget"}
 )
 
-// Pin returns the texts of packages.txt and compiler.txt for the packages that the release has now. Security updates are left out: the
-// mirror keeps the packages of the release itself, and not those of older updates. dir is the directory of tools in the cache.
-func Pin(ctx context.Context, dir string, report func(string)) (packages, compiler string, err error) {
+// Pin returns the text of a list with the programs of packages, as the release has them now, and that of what more adds to it. Security
+// updates are left out: the mirror keeps the packages of the release itself, and not those of older updates. dir is the directory of tools
+// in the cache.
+func Pin(ctx context.Context, dir string, programs, more []string, report func(string)) (text, added string, err error) {
 	lists, err := suite().ReleaseLists(ctx, filepath.Join(dir, listsDir), report)
 	if err != nil {
 		return "", "", err
@@ -40,7 +42,7 @@ func Pin(ctx context.Context, dir string, report func(string)) (packages, compil
 	if err != nil {
 		return "", "", err
 	}
-	all, err := p.pin(ctx, compilers)
+	all, err := p.pin(ctx, more)
 	if err != nil {
 		return "", "", err
 	}

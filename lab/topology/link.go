@@ -58,6 +58,18 @@ func enslave(name, bridge string) error {
 	return netlink.LinkSetMaster(link, master)
 }
 
+// hairpin makes a bridge send what comes from a port back to it. A pod then reaches itself through a Service, as with the plugins of clusters.
+func hairpin(port string) error {
+	link, err := netlink.LinkByName(port)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", port, err)
+	}
+	if err := netlink.LinkSetHairpin(link, true); err != nil {
+		return fmt.Errorf("setting the hairpin mode of %s: %w", port, err)
+	}
+	return nil
+}
+
 // netlinkUp brings a link up and adds the addresses.
 func netlinkUp(name string, prefixes ...netip.Prefix) error {
 	link, err := netlink.LinkByName(name)

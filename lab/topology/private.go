@@ -57,6 +57,9 @@ func (n *Node) Boot(cfg Config) error {
 // Discard removes the files of the node and its control group with every process in it, as a loss of power does. Nothing can be
 // started on the node before the next Boot.
 func (n *Node) Discard() error {
+	n.ports.mu.Lock()
+	n.ports.all = nil // their table ends with the network
+	n.ports.mu.Unlock()
 	if err := n.own.close(); err != nil {
 		return fmt.Errorf("removing the files and processes of %s: %w", n.Name, err)
 	}

@@ -17,10 +17,16 @@ func (n *Node) Start(s *procs.Supervisor, group string, spec procs.Spec) (*procs
 	return n.StartIn(n.Namespace, s, group, spec)
 }
 
-// StartIn is Start in the network namespace of one of the node's pods, which have no files of their own.
+// StartIn is Start in the network namespace of one of the node's pods. Its Enter, if it has one, is called inside of the node.
 func (n *Node) StartIn(pod *Namespace, s *procs.Supervisor, group string, spec procs.Spec) (*procs.Process, error) {
 	spec.Group = n.own.subgroup(group)
-	spec.Enter = func(start func() error) error { return n.inside(pod, start) }
+	within := spec.Enter
+	spec.Enter = func(start func() error) error {
+		if within == nil {
+			return n.inside(pod, start)
+		}
+		return n.inside(pod, func() error { return within(start) })
+	}
 	return s.Start(spec)
 }
 

@@ -52,6 +52,7 @@ type Node struct {
 	plans []Addresses // of each family, the primary one first
 	pacer *Pacer
 	own   private
+	ports hostPorts
 }
 
 // New creates the network of IPv4 with 1 to MaxNodes nodes, as Create.
@@ -235,7 +236,7 @@ func (n *Network) NodeNames() []string {
 // AddPod creates the network namespace of a pod on the node, with the addresses of PodAddrs. The address must be within
 // PodCIDR.
 func (n *Node) AddPod(pod string, addr netip.Addr) (*Namespace, error) {
-	return n.addPod(pod, addr, func(link string) error { return enslave(link, "pods") })
+	return n.addPod(pod, addr, func(link string) error { return errors.Join(enslave(link, "pods"), hairpin(link)) })
 }
 
 // AddRoutedPod is AddPod for a CNI plugin that attaches to a link of its own: the pod's link is no port of the bridge. The node routes to it,

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Runs specs of Kubernetes' own e2e suite, unmodified, against a lab on this machine's kernel: builds e2e.test, ginkgo and kubectl, brings up a
+# lab whose pods run the programs of their images, and runs the suite in the network of the lab's client.
+#   SUBJECT   proxy of the lab (kube-proxy@v1.37.1/nftables)
+#   FOCUS     regular expression of the specs; SKIP: of those left out
+#   PROCS     specs at a time (the number of CPUs)
+#   SET       parameters of the lab, separated by blanks (cloud=on)
+#   OUT       folder of junit.xml, specs.tsv (result, seconds and name of each spec that ran), e2e.log and lab.log (out/upstream-e2e)
+# Exit code: 0 all specs passed, 1 a spec failed, 2 something else failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+subject=${SUBJECT:-kube-proxy@v1.37.1/nftables}
+focus=${FOCUS:-'\[sig-network\] (Services|LoadBalancers|EndpointSlice|Traffic Distribution|Conntrack|HostPort|DNS)'}
+out=${OUT:-out/upstream-e2e}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+
+fail() { echo "upstream-e2e: $*" >&2; exit 2; }
+
+# Each line of its output is NAME@VERSION and a path; those with notes begin with a tab.
+bin/hitless build e2e.test@v1.37.1 ginkgo@v2.32.0 kubectl@v1.37.1 >"$out/programs.txt" || fail "building the suite failed"
+program() { awk -F'\t' -v name="$1@" 'index($1, name) == 1 { print $2 }' "$out/programs.txt"; }
+
+sets=()
+for s in ${SET-cloud=on}; do sets+=(--set "$s"); done
+up=$(mktemp -u) && mkfifo "$up"
+bin/hitless lab up --images --subject "$subject" "${sets[@]}" --kubeconfig "$out/kubeconfig" >"$up" 2>"$out/lab.log" &
+lab=$!
+trap 'kill -INT $lab 2>/dev/null || true; wait $lab 2>/dev/null || true; rm -f "$up" "$out/kubeconfig"' EXIT
+# The line that says that the lab is up ends the wait; so does the end of the lab.
+grep -q -m1 'the lab is up' <"$up" || { tail -n 20 "$out/lab.log" >&2; fail "the lab did not come up; the end of $out/lab.log is above"; }
+
+code=0
+bin/hitless lab shell --kubeconfig "$out/kubeconfig" -- "$(program ginkgo)" --procs="${PROCS:-$(nproc)}" --timeout="${TIMEOUT:-6h}" --no-color \
+  --focus="$focus" --skip="${SKIP:-\\[Disruptive\\]}" --junit-report=junit.xml --output-dir="$out" "$(program e2e.test)" -- \
+  --provider=skeleton --kubeconfig="$out/kubeconfig" --kubectl-path="$(program kubectl)" --num-nodes=3 --report-prefix=hitless \
+  --disable-log-dump --dump-logs-on-failure=false >"$out/e2e.log" 2>&1 || code=$?
+kill -0 $lab 2>/dev/null || fail "the lab ended before the suite did; see $out/lab.log"
+[ -s "$out/junit.xml" ] || { tail -n 20 "$out/e2e.log" >&2; fail "the suite did not run; the end of $out/e2e.log is above"; }
+grep -o '<testcase name="\[It\][^>]*>' "$out/junit.xml" | grep -v 'status="skipped"' |
+  sed -E 's/.*name="\[It\] ([^"]*)".*status="([^"]*)".*time="([0-9]+)[^"]*".*/\2\t\3\t\1/; s/&#34;|&quot;/"/g; s/&#39;/'"'"'/g; s/&amp;/\&/g; s/&lt;/</g; s/&gt;/>/g' |
+  sort -t "$(printf '\t')" -k3 >"$out/specs.tsv"
+grep -E '^(Ran [0-9]+ of|SUCCESS!|FAIL!|.*\[FAIL\])' "$out/e2e.log" || true
+[ $code = 0 ] || exit 1
+grep -qE '^Ran 0 of' "$out/e2e.log" && fail "no spec matches FOCUS=$focus" || true
