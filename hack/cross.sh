@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks hitless for the other platforms of hack/platforms.txt. `cross.sh sample` is what CI runs: it type-checks everything, and compiles and
-# tests little. Without it all is compiled, vetted, and for arm64 tested under QEMU. Wine 8 of Debian 12 cannot run programs of this Go: it has
+# Checks hitless for the other platforms of hack/platforms.txt. `cross.sh sample` is what CI runs: it type-checks everything, builds the program
+# for each platform, and runs most tests for arm64 under QEMU. Without it all is also vetted, slower tests run, and a lab. Wine 8 of Debian 12 cannot run programs of this Go: it has
 # no bcryptprimitives.dll.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export CGO_ENABLED=0 GOFLAGS=-trimpath
+export CGO_ENABLED=0 GOFLAGS='-trimpath -gcflags=all=-dwarf=false' # as `make build` and releases
 test=(go test -count=1 -vet=off -ldflags=-w)
 step() { printf '== %s (%s s since the start)\n' "$1" "$SECONDS"; }
 # own lists the packages that the program has on a platform. The others are Linux's.
@@ -27,13 +27,20 @@ step "the portable probe engine, on this machine"
 # emulated runs tests for linux/arm64.
 emulated() { GOARCH=arm64 "${test[@]}" -exec qemu-aarch64 "$@"; }
 
+for check in "${checks[@]}"; do
+  platform=${check%%=*}
+  step "build for $platform"
+  GOOS=${platform%/*} GOARCH=${platform#*/} go build -buildvcs=false -ldflags '-s -w' -o /dev/null ./cmd/hitless
+done
+
 step "tests for linux/arm64"
+tests=(./analysis/... ./cluster ./internal/cache ./internal/clock ./internal/flags ./internal/input ./internal/progress ./internal/recording ./internal/units ./internal/version
+  ./record ./reports/... ./scenarios/...)
 if [ "${1:-}" = sample ]; then
-  emulated ./internal/version ./internal/units ./internal/cache ./record -skip 'EveryChangedByteOfASealedRecord|KillDuring'
+  emulated "${tests[@]}" -skip 'EveryChangedByteOfASealedRecord|KillDuring'
   exit
 fi
-emulated ./record ./analysis/... ./reports/... ./scenarios/... ./internal/cache ./internal/clock ./internal/flags ./internal/input ./internal/progress ./internal/units \
-  ./internal/version ./internal/recording ./cluster -skip KillDuring # QEMU cannot start the test's own program again
+emulated "${tests[@]}" -skip KillDuring # QEMU cannot start the test's own program again
 emulated ./cmd/hitless -run 'OtherPlatform|Docs|Manual'
 
 step "a lab by the program for linux/arm64 has the history of linux/amd64"
@@ -41,7 +48,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 make -s build
 cp bin/hitless "$dir/hitless-linux-amd64" # of guests: docs/requirements.md, "Other processors"
-GOARCH=arm64 go build -gcflags=all=-dwarf=false -buildvcs=false -ldflags '-s -w' -o "$dir/hitless" ./cmd/hitless
+GOARCH=arm64 go build -buildvcs=false -ldflags '-s -w' -o "$dir/hitless" ./cmd/hitless
 run=(run rollout --controlplane replay --set rollouts=1)
 qemu-aarch64 "$dir/hitless" "${run[@]}" --out "$dir/arm64"
 "$dir/hitless-linux-amd64" "${run[@]}" --out "$dir/amd64"
@@ -49,8 +56,7 @@ diff -r "$dir/arm64/history" "$dir/amd64/history"
 
 for check in "${checks[@]}"; do
   platform=${check%%=*}
-  step "build and vet for $platform"
-  GOOS=${platform%/*} GOARCH=${platform#*/} go build -o /dev/null ./cmd/hitless
+  step "vet for $platform"
   case $platform in
   linux/*) packages=./... ;;
   *) packages=$(own "$platform") ;;

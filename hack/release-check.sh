@@ -38,7 +38,8 @@ mkdir "$dir/home"
   GOPROXY=file://$dir/proxy,$(go env GOPROXY) GONOSUMDB=github.com/hitless/* GOFLAGS=-trimpath CGO_ENABLED=0 GOBIN=$dir/bin \
     go install github.com/hitless/hitless/cmd/hitless@v0.1.0
   "$dir/bin/hitless" version | grep '^hitless v0.1.0 go'
-  "$dir/bin/hitless" museum | grep k8s- | head -3
+  "$dir/bin/hitless" museum >museum.txt
+  grep -m 3 k8s- museum.txt
   "$dir/bin/hitless" schema report >/dev/null
   "$dir/bin/hitless" doctor --install
 )
