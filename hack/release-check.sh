@@ -31,13 +31,16 @@ done
 
 say "go install from a module proxy"
 rm -r "$dir/another/folder/out" # the rest is what was committed
-go run ./hack/modproxy "$dir/another/folder" v0.1.0 "$dir/proxy"
+version=v0.1.0-check.r$REVISION # Go keeps a version that it has seen
+modules=$(go env GOMODCACHE)
+trap 'chmod -R u+w "$dir" "$modules"/github.com/hitless 2>/dev/null; rm -rf "$dir" "$modules/github.com/hitless/hitless@$version" "$modules/cache/download/github.com/hitless/hitless/@v/$version".*' EXIT
+go run ./hack/modproxy "$dir/another/folder" "$version" "$dir/proxy"
 mkdir "$dir/home"
 (
   cd "$dir/home" # far from the repository
   GOPROXY=file://$dir/proxy,$(go env GOPROXY) GONOSUMDB=github.com/hitless/* GOFLAGS=-trimpath CGO_ENABLED=0 GOBIN=$dir/bin \
-    go install github.com/hitless/hitless/cmd/hitless@v0.1.0
-  "$dir/bin/hitless" version | grep '^hitless v0.1.0 go'
+    go install github.com/hitless/hitless/cmd/hitless@"$version"
+  "$dir/bin/hitless" version | grep "^hitless $version go"
   "$dir/bin/hitless" museum >museum.txt
   grep -m 3 k8s- museum.txt
   "$dir/bin/hitless" schema report >/dev/null
