@@ -33,7 +33,7 @@ cross: ## check the other platforms: build, vet, and tests under emulators; inst
 	@hack/packages.sh cross
 	@hack/cross.sh
 
-cross-sample: ## the part of `make cross` that CI runs: builds for all platforms, and most tests for arm64
+cross-sample: ## the part of `make cross` that CI runs: builds for all platforms, and quick tests for arm64
 	@hack/packages.sh cross
 	@hack/cross.sh sample
 
