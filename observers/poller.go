@@ -9,7 +9,7 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// poller reads a table of a node, which notifies nobody, after each notification, with growing pauses.
+// poller reads a table of a node whose changes the kernel does not announce: after each notification of another kind, with growing pauses.
 type poller struct {
 	*tableRecorder
 	failed chan struct{} // an attempt failed

@@ -113,7 +113,7 @@ func (s *sockets) handshakeError(fd int) (syscall.Errno, icmp) {
 	}
 }
 
-// nextError returns an ICMP error of a UDP socket, without the payload: nobody can tell which datagram it is about.
+// nextError returns an ICMP error of a UDP socket, without the payload: the datagram that caused it is unknown.
 func (s *sockets) nextError(fd int, _ []byte) ([]byte, icmp, bool) {
 	queued, found := s.unreachable[fd]
 	delete(s.unreachable, fd)

@@ -84,7 +84,7 @@ func OwnSum(ctx context.Context) (string, error) {
 	return sum(program)
 }
 
-// Entries lists the copies of Own in a directory of the cache.
+// Entries lists the copies of Plain in a directory of the cache.
 func Entries(dir string) ([]cache.Entry, error) {
 	return cache.List(dir, func(path string) *cache.Entry {
 		name := filepath.Base(path)

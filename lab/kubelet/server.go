@@ -122,17 +122,26 @@ func (k *kubelet) podOf(namespace, name string) *pod {
 	return k.named[namespace+"/"+name]
 }
 
-func (k *kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
+// streamed returns the running container of a request and what the client wants of its streams. Without the first, it has answered.
+func (k *kubelet) streamed(w http.ResponseWriter, r *http.Request, command string) (*containerRun, *remotecommand.Options) {
 	run := k.requested(w, r)
+	if run == nil {
+		return nil, nil
+	}
 	options, err := remotecommand.NewOptions(r)
-	switch {
-	case run == nil:
-		return
-	case err == nil && options.TTY:
-		err = errors.New("the lab's kubelet has no terminals: exec without --tty")
+	if err == nil && options.TTY {
+		err = errors.New("the lab's kubelet has no terminals: " + command + " without --tty")
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
+		return nil, nil
+	}
+	return run, options
+}
+
+func (k *kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
+	run, options := k.streamed(w, r, "exec")
+	if run == nil {
 		return
 	}
 	remotecommand.ServeExec(w, r, executor{run}, r.PathValue("pod"), r.PathValue("uid"), r.PathValue("container"), r.URL.Query()["command"], options,
@@ -140,16 +149,8 @@ func (k *kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 }
 
 func (k *kubelet) serveAttach(w http.ResponseWriter, r *http.Request) {
-	run := k.requested(w, r)
-	options, err := remotecommand.NewOptions(r)
-	switch {
-	case run == nil:
-		return
-	case err == nil && options.TTY:
-		err = errors.New("the lab's kubelet has no terminals: attach without --tty")
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	run, options := k.streamed(w, r, "attach")
+	if run == nil {
 		return
 	}
 	remotecommand.ServeAttach(w, r, executor{run}, r.PathValue("pod"), r.PathValue("uid"), r.PathValue("container"), options,

@@ -93,7 +93,7 @@ func TestUnknownImageNamesTheKnownOnes(t *testing.T) {
 	})
 }
 
-// What a pod asks for and the lab has not is refused by its name, and the twin without it starts.
+// A pod with an unsupported field is refused, and the error names the field. The twin without the field starts.
 func TestUnsupportedFieldsOfImages(t *testing.T) {
 	user, yes := int64(1000), true
 	for name, change := range map[string]func(*corev1.PodSpec){

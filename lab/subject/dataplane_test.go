@@ -124,7 +124,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// What the lab does not start Cilium for is refused before the run.
+// Options with which the lab cannot start Cilium are refused before the run.
 func TestWhatADataPlaneLacks(t *testing.T) {
 	s, err := Parse("cilium@1.15.19")
 	if err != nil {

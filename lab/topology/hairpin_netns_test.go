@@ -28,21 +28,7 @@ func TestPodReachesItselfThroughItsNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pod.Close()
-	l, err := pod.Listen(t.Context(), "tcp", ":8080")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(c, "here")
-			c.Close()
-		}
-	}()
+	serveHere(t, pod)
 	if err := translate(node, service, own); err != nil {
 		t.Fatal(err)
 	}

@@ -22,21 +22,7 @@ func TestHostPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pod.Close()
-	l, err := pod.Listen(t.Context(), "tcp", ":8080")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(c, "here")
-			c.Close()
-		}
-	}()
+	serveHere(t, pod)
 	waitForLink(t, node.Namespace, netip.AddrPortFrom(own, 8080).String())
 	to := netip.AddrPortFrom(own, 8080)
 	loopback := netip.MustParseAddr("127.0.0.1")
@@ -71,4 +57,24 @@ func TestHostPorts(t *testing.T) {
 	}
 	check(other, node.Addr, "81", "")
 	check(node.Namespace, loopback, "82", "")
+}
+
+// serveHere answers each connection to port 8080 of a pod with "here", until the test ends.
+func serveHere(t *testing.T, pod *Namespace) {
+	t.Helper()
+	l, err := pod.Listen(t.Context(), "tcp", ":8080")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "here")
+			c.Close()
+		}
+	}()
 }
