@@ -42,4 +42,9 @@ status=0
 wait "$running" || status=$?
 cat out/suites.log
 trap - EXIT
+# The log of a failed suite is long, and Ginkgo's summary has no reasons: they stand once more at the end.
+if ((status)); then
+  printf '\n== why specs failed\n'
+  grep --text -A 12 '\[FAILED\]' out/suites.log | cut -c 1-400 | tail -200
+fi
 exit "$status"

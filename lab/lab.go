@@ -35,6 +35,7 @@ type Config struct {
 	Dir          string          // directory for state and logs, on a tmpfs
 	Program      string          // the hitless binary, which contains the backend and the bundled proxier
 	Binaries     string          // directory of the control plane's programs
+	Objects      []string        // files with objects of the API that are created with the control plane, in this order
 	Images       bool            // pods run the programs of their images, as in a cluster; with the control plane kube only
 	Recorder     record.Recorder
 	Now          func() time.Duration
@@ -46,7 +47,6 @@ type Config struct {
 
 // Choice configures the parts that start after the control plane.
 type Choice struct {
-	Objects    []string          // files with objects of the API that are created before the subject starts, in this order
 	Subjects   []subject.Program // the first is started on each node; the others can replace it
 	SubjectEnv []string          // added to the environment of the subjects
 	Balancer   balancer.Config   // kind and health checks; the lab fills in the rest
@@ -101,6 +101,9 @@ func (l *Lab) bringUp(ctx context.Context) (err error) {
 	if err := l.startControlPlane(ctx); err != nil {
 		return err
 	}
+	if err := createObjects(ctx, l.Kubeconfig, l.cfg.Objects); err != nil {
+		return err
+	}
 	if l.choice, err = l.cfg.Choose(); err != nil {
 		return err
 	}
@@ -130,10 +133,10 @@ func (l *Lab) bringUp(ctx context.Context) (err error) {
 
 // watchTables starts the observer of the kernel tables that the subjects of this lab use.
 func (l *Lab) watchTables(ctx context.Context) (err error) {
-	in := func(modes ...string) bool {
-		return slices.ContainsFunc(l.choice.Subjects, func(p subject.Program) bool { return slices.Contains(modes, p.Spec.Mode) })
+	in := func(names ...string) bool {
+		return slices.ContainsFunc(l.choice.Subjects, func(p subject.Program) bool { return slices.Contains(names, p.Spec.Tables()) })
 	}
-	kinds := observers.TableKinds{IPVS: in("ipvs"), NFTables: in("nftables", "iptables"), BPF: l.ciliumMaps(), IPVSAfterFailure: l.choice.IPVSAfterFailure}
+	kinds := observers.TableKinds{IPVS: in("ipvs"), NFTables: in("nftables", "iptables"), BPF: in(subject.CiliumMaps), IPVSAfterFailure: l.choice.IPVSAfterFailure}
 	if !kinds.IPVS && !kinds.NFTables && !kinds.BPF {
 		return nil
 	}
@@ -143,11 +146,6 @@ func (l *Lab) watchTables(ctx context.Context) (err error) {
 	l.cfg.Recorder = tableNotifier{l.cfg.Recorder, l.Tables}
 	l.runPart(ctx, "the table observer", l.Tables.Run)
 	return nil
-}
-
-// ciliumMaps reports whether a subject has the maps of Cilium.
-func (l *Lab) ciliumMaps() bool {
-	return slices.ContainsFunc(l.choice.Subjects, func(p subject.Program) bool { return p.Spec.Exec != nil && p.Spec.Exec.Tables == subject.CiliumMaps })
 }
 
 func (l *Lab) observedNodes() []observers.Node {
@@ -254,9 +252,6 @@ func (l *Lab) startBalancer(ctx context.Context) (err error) {
 }
 
 func (l *Lab) startSubject(ctx context.Context) (err error) {
-	if err := createObjects(ctx, l.Kubeconfig, l.choice.Objects); err != nil {
-		return err
-	}
 	l.Proxies, err = subject.NewFleet(subject.Config{Programs: l.choice.Subjects, Net: l.Net, Procs: l.Procs,
 		Kubeconfig: l.Kubeconfig, ClusterCIDR: l.clusterCIDR(), Flags: l.subjectFlags(), Env: l.choice.SubjectEnv, Recorder: l.cfg.Recorder, Now: l.cfg.Now})
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"path"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -20,9 +19,9 @@ import (
 // The maps of Cilium's load balancer for IPv4, in the node's BPF file system. Their keys and values are the same from 1.15 to 1.20
 // (bpf/lib/common.h): addresses and ports in network byte order, other numbers in that of the machine.
 const (
-	bpfGlobals  = "/sys/fs/bpf/tc/globals"
-	bpfServices = "cilium_lb4_services_v2"
-	bpfBackends = "cilium_lb4_backends_v3"
+	bpfGlobals     = "/sys/fs/bpf/tc/globals/"
+	CiliumServices = bpfGlobals + "cilium_lb4_services_v2"
+	ciliumBackends = bpfGlobals + "cilium_lb4_backends_v3"
 )
 
 // lb4Key is struct lb4_key. Slot 0 is the Service, and the others are its backends. Scope 0 is that of connections from outside.
@@ -70,8 +69,8 @@ func openBPF(node Node) func([]ServiceAddress) (backendTable, error) {
 // readPinned reads the maps in the BPF file system of the calling thread. Without maps no Service is present.
 func readPinned(addresses []ServiceAddress) (backendTable, error) {
 	var maps [2]*ebpf.Map
-	for i, name := range []string{bpfServices, bpfBackends} {
-		m, err := ebpf.LoadPinnedMap(path.Join(bpfGlobals, name), &ebpf.LoadPinOptions{ReadOnly: true})
+	for i, name := range []string{CiliumServices, ciliumBackends} {
+		m, err := ebpf.LoadPinnedMap(name, &ebpf.LoadPinOptions{ReadOnly: true})
 		if errors.Is(err, fs.ErrNotExist) {
 			return backendTable{}, nil
 		}

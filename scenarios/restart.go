@@ -17,7 +17,7 @@ var (
 	restartedNodes = newWord("which", "each", "the proxy of one node, of each (one after the other) or of all (at once; they start again one after the other)", "one", "each", "all")
 	restartChange  = newWord("change", "off", "change of the node's pod while the proxy is away: on (it is deleted), "+
 		"ready (it was unready before, and becomes ready again) or off", changeDelete, changeReady, "off")
-	restartCount = newNumber("restarts", "1", "number of restarts", 1, 1000)
+	restartCount = newNumber("restarts", "1", "number of rounds of restarts", 1, 1000)
 )
 
 // restart restarts the proxies of one, each or all nodes, as upgrades and crashes do (kubernetes#75360, #73154). A
@@ -30,14 +30,25 @@ func restart() Scenario {
 			laneParameters(),
 			endSignal.Parameter,
 			restartedNodes.Parameter,
+			restartCount.Parameter,
 			downtime.Parameter,
 			restartChange.Parameter,
 			Replicas.withDefault("3"),
 		},
 		Steps: restartSteps,
 		Setup: restartSetup,
-		Run:   func(ctx context.Context, w *World) error { return w.restartEach(ctx) },
+		Run:   restartRounds,
 	}
+}
+
+// restartRounds is Run of a scenario that restarts proxies.
+func restartRounds(ctx context.Context, w *World) error {
+	for range restartCount.Of(w.Params) {
+		if err := w.restartEach(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func restartSetup(p Params) Setup {
@@ -48,6 +59,7 @@ func restartSetup(p Params) Setup {
 	case changeReady:
 		one += proxySyncTime
 	}
+	one *= time.Duration(restartCount.Of(p))
 	setup := Setup{Gated: restartChange.Of(p) == changeReady, Lasts: one}
 	if restartedNodes.Of(p) == "each" {
 		setup.Lasts, setup.PerNode = 0, one
@@ -84,14 +96,7 @@ func restartLive() Scenario {
 			restartCount.Parameter,
 			Replicas.withDefault("2"),
 		},
-		Run: func(ctx context.Context, w *World) error {
-			for range restartCount.Of(w.Params) {
-				if err := w.restartEach(ctx); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		Run: restartRounds,
 	}
 }
 

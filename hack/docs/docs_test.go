@@ -51,7 +51,7 @@ func TestGenerateNeedsMarkersAndResults(t *testing.T) {
 
 // Every committed run has the hash of its history, so that a repetition can be compared.
 func TestCommittedRunsHaveTheirHash(t *testing.T) {
-	for _, pattern := range []string{"*.json", "disruptions/*.json", "minors/*.json", "kernels/*.json", "zero-loss/*.json"} {
+	for _, pattern := range []string{"*.json", "disruptions/*.json", "minors/*.json", "kernels/*.json", "dataplanes/*.json", "zero-loss/*.json"} {
 		all, err := comparisons(top, pattern)
 		if err != nil {
 			t.Fatal(err)

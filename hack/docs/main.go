@@ -48,6 +48,7 @@ var parts = []part{
 	{"docs/results/kube-proxy-versions.md", "minors", tableOf("minors/*.json", compare.WriteRuns)},
 	{"docs/results/upgrades.md", "upgrades", upgradesTable},
 	{"docs/results/kernels.md", "kernels", tableOf("kernels/*.json", compare.WriteRuns)},
+	{"docs/results/dataplanes.md", "dataplanes", tableOf("dataplanes/*.json", compare.WriteRuns)},
 	{"docs/museum.md", "museum", museumList},
 	{"docs/results/museum.md", "museum-results", museumTable},
 	{"docs/results/museum.md", "museum-kills", museumKills},

@@ -131,7 +131,7 @@ func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
 		network.Pacer = vm.NewPacer() // time costs nothing while nothing happens
 	}
 	return lab.Config{Network: network, ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,
-		Images: base.Images, Recorder: r, Now: now, Progress: newConsole(now).stage}
+		Objects: base.manifests(), Images: base.Images, Recorder: r, Now: now, Progress: newConsole(now).stage}
 }
 
 // choice is what the plan adds to a lab whose control plane is up.
@@ -145,7 +145,7 @@ func (p Plan) choice() (lab.Choice, error) {
 	if !set.CollectsWhenIdle() {
 		env = []string{"GOGC=off", "GOMEMLIMIT=192MiB"}
 	}
-	return lab.Choice{Objects: p.manifests(), Subjects: programs, SubjectEnv: env, DaemonSet: p.DaemonSet != nil, IPVSAfterFailure: p.Scenario == "soak",
+	return lab.Choice{Subjects: programs, SubjectEnv: env, DaemonSet: p.DaemonSet != nil, IPVSAfterFailure: p.Scenario == "soak",
 		Balancer: balancer.Config{Kind: scenarios.BalancerKind.Of(set), Seed: balancerSeed(p.Seed), CheckTarget: scenarios.CheckTarget.Of(set),
 			Interval: scenarios.CheckInterval.Of(set), Fall: scenarios.CheckFall.Of(set), Rise: scenarios.CheckRise.Of(set), Flows: scenarios.Flows.Of(set), AsCloud: scenarios.AsCloud.Of(set)},
 	}, nil

@@ -28,12 +28,13 @@ type Plan struct {
 	ControlPlane  string            `json:"controlPlane"`
 	Nodes         int               `json:"nodes"`
 	Rate          float64           `json:"rate"`
-	Kernel        string            `json:"kernel,omitempty"`   // KernelHost, or empty in a VM
-	Timeline      []byte            `json:"timeline,omitempty"` // of the scenario timeline; see PackTimeline
-	Objects       int               `json:"objects,omitempty"`  // that the timeline makes or replaces
-	Capture       bool              `json:"capture,omitempty"`  // packets at the client and at each node
-	Loop          bool              `json:"loop,omitempty"`     // requests of curl beside the lanes
-	Programs      string            `json:"programs,omitempty"` // record.ProgramsReleased, or empty: upstream's programs were built
+	Kernel        string            `json:"kernel,omitempty"`    // KernelHost, or empty in a VM
+	Timeline      []byte            `json:"timeline,omitempty"`  // of the scenario timeline; see PackTimeline
+	Objects       int               `json:"objects,omitempty"`   // that the timeline makes or replaces
+	Capture       bool              `json:"capture,omitempty"`   // packets at the client and at each node
+	Loop          bool              `json:"loop,omitempty"`      // requests of curl beside the lanes
+	Manifests     []string          `json:"manifests,omitempty"` // of a Base: those of the subject, which are older than the pause
+	Programs      string            `json:"programs,omitempty"`  // record.ProgramsReleased, or empty: upstream's programs were built
 }
 
 // Next is the subject that replaces another one during a run.
@@ -58,7 +59,7 @@ func (p Plan) Base() Plan {
 	if !p.lab() {
 		return Plan{Scenario: p.Scenario}
 	}
-	base := Plan{ControlPlane: p.ControlPlane, Nodes: p.Nodes}
+	base := Plan{ControlPlane: p.ControlPlane, Nodes: p.Nodes, Manifests: p.manifests()}
 	if f := p.family(); f != record.IPv4 { // the network is older than the pause
 		base.Parameters = map[string]string{scenarios.AddressFamily.Key: string(f)}
 	}
@@ -123,10 +124,10 @@ func (p Plan) CheckSubject(offers scenarios.Offers) error {
 	return offers.CheckSubject("the subject "+p.Subject+" with its mount of the kind "+subject.Cgroup2, []scenarios.Capability{scenarios.NodeGroups})
 }
 
-// manifests are the files with objects of the API that the subject needs.
+// manifests are the files with objects of the API that the subject needs, also those of a Base.
 func (p Plan) manifests() (files []string) {
 	if p.Exec == nil {
-		return nil
+		return p.Manifests
 	}
 	for _, m := range p.Exec.Objects {
 		files = append(files, m.Path)

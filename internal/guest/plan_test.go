@@ -5,6 +5,7 @@ package guest
 import (
 	"testing"
 
+	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
 )
 
@@ -25,5 +26,23 @@ func TestAPlanFollowsItsBase(t *testing.T) {
 				t.Errorf("a guest of %s goes on with %s: %v", begun, asked, err)
 			}
 		}
+	}
+}
+
+// The objects of a subject are in the snapshot, so a guest that has created them does not go on with a subject that has others.
+func TestAGuestKeepsItsObjects(t *testing.T) {
+	plan := func(manifests ...string) Plan {
+		p := Plan{Scenario: "rollout", ControlPlane: "replay", Nodes: 3, Exec: &subject.Exec{}}
+		for _, m := range manifests {
+			p.Exec.Objects = append(p.Exec.Objects, subject.Manifest{Path: m})
+		}
+		return p
+	}
+	with, without := plan("/objects/000-crd.yaml"), plan()
+	if err := with.follows(with.Base()); err != nil {
+		t.Error(err)
+	}
+	if with.follows(without.Base()) == nil || without.follows(with.Base()) == nil {
+		t.Error("a guest goes on with a subject that has other objects")
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/hitless/hitless/lab/topology"
 )
 
 // cilium is Cilium as a replacement of kube-proxy, in BPF. The lab's pods have their links and addresses from the lab.
@@ -63,7 +65,7 @@ var ciliumArgs = []string{
 	"--enable-ipv4=true",
 	"--enable-ipv6=false",
 	"--routing-mode=native",
-	"--ipv4-native-routing-cidr={clusterCIDR}",
+	"--ipv4-native-routing-cidr=" + topology.ClusterCIDR.String(), // one range, also in a dual-stack lab
 	"--auto-direct-node-routes=false",
 	"--devices=eth0",
 	"--direct-routing-device=eth0",

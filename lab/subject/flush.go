@@ -13,16 +13,18 @@ import (
 	"github.com/hitless/hitless/lab/topology"
 )
 
-// Flush empties a node's proxy tables without the proxy's knowledge: the IPVS table, the chains of kube-proxy in iptables, or its table in nftables.
+// Flush empties a node's proxy tables without the proxy's knowledge: the IPVS table, the chains of kube-proxy in iptables, its table in
+// nftables, or Cilium's map of Services.
 // The returned function restores the entries. The error for a described subject of another mode is permanent.
 func (f *Fleet) Flush(ctx context.Context, name string) (restore func() error, err error) {
 	node, err := f.cfg.Net.Node(name)
 	if err != nil {
 		return nil, err
 	}
-	flush, known := flushes[f.spec(name).Mode]
+	spec := f.spec(name)
+	flush, known := flushes[spec.Tables()]
 	if !known {
-		return nil, fmt.Errorf("emptying the tables is supported in the modes %s only, and the subject's is %q", strings.Join(Modes(), ", "), f.spec(name).Mode)
+		return nil, fmt.Errorf("emptying the tables is supported in the modes %s and for cilium only, and the subject's mode is %q", strings.Join(Modes(), ", "), spec.Mode)
 	}
 	content, what, err := flush(ctx, node)
 	if err != nil {
@@ -40,12 +42,14 @@ type tables interface {
 	restore(node *topology.Node) error
 }
 
-// flushes empties the tables of each mode, and tells what was emptied. In mode userspace iptables redirects connections to the proxy.
+// flushes empties the tables that Spec.Tables names, and tells what was emptied. In mode userspace iptables redirects connections to
+// the proxy.
 var flushes = map[string]func(ctx context.Context, node *topology.Node) (tables, string, error){
 	"ipvs":      flushIPVS,
 	"iptables":  flushChains,
 	"userspace": flushChains,
 	"nftables":  flushNFTables,
+	CiliumMaps:  flushServiceMap,
 }
 
 // restoration is the input that restores tables: of iptables-restore or nft.

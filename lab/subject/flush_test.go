@@ -38,8 +38,13 @@ COMMIT
 	}
 }
 
-// Each mode of kube-proxy can be flushed.
+// Each mode of kube-proxy can be flushed, and each data plane.
 func TestEachModeCanBeFlushed(t *testing.T) {
+	for _, s := range DataPlanes() {
+		if flushes[s.Tables()] == nil {
+			t.Errorf("the tables of %s cannot be emptied", s)
+		}
+	}
 	for _, mode := range Modes() {
 		if flushes[mode] == nil {
 			t.Errorf("the tables of mode %s cannot be emptied", mode)

@@ -140,6 +140,14 @@ func (s Spec) String() string {
 	return text
 }
 
+// Tables are the tables that the subject programs: its mode, or the Tables of an Exec.
+func (s Spec) Tables() string {
+	if s.Exec != nil && s.Exec.Tables != "" {
+		return s.Exec.Tables
+	}
+	return s.Mode
+}
+
 // Binary is the file name of a kube-proxy among the lab's programs.
 func (s Spec) Binary() string { return s.Name + "-" + s.Version }
 

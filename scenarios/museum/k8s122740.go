@@ -19,9 +19,9 @@ func k8s122740() Entry {
 		Modes:    []string{iptables}, Look: "Another pod begins to answer lane udp-sticky when its node's proxy restarts. Nothing is lost.",
 		Bad: Specimen{Subject: "kube-proxy@v1.26.0/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/iptables"},
 		Scenario: "restart",
-		// With 30 pods, a flow that gets a new pod gets the same pod again in one of 30 cases.
+		// With 30 pods, a flow that gets a new pod gets the same pod again in one of 30 cases, twice in one of 900.
 		Set: map[string]string{"lanes": "tcp-new,udp-sticky", "trafficPolicy": "Cluster", "replicas": "30", "antiAffinity": "off",
-			"which": "each", "change": "off", "signal": "TERM"},
+			"which": "each", "restarts": "2", "change": "off", "signal": "TERM"},
 		Signature: moves{occasions: atSteps("restart the proxy of "), name: "restarts of a proxy"}.search,
 	}
 }
