@@ -9,6 +9,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/lab/kube"
 )
 
 //go:embed dns.yaml
@@ -27,7 +29,7 @@ func (l *Lab) startDNS(ctx context.Context) error {
 	if err := os.WriteFile(file, dnsObjects, 0o644); err != nil {
 		return fmt.Errorf("writing the objects of the DNS: %w", err)
 	}
-	if err := createObjects(ctx, l.Kubeconfig, []string{file}); err != nil {
+	if err := kube.CreateObjects(ctx, l.Kubeconfig, nil, []string{file}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, dnsReadyTimeout)

@@ -101,7 +101,7 @@ func (l *Lab) bringUp(ctx context.Context) (err error) {
 	if err := l.startControlPlane(ctx); err != nil {
 		return err
 	}
-	if err := createObjects(ctx, l.Kubeconfig, l.cfg.Objects); err != nil {
+	if err := kube.CreateObjects(ctx, l.Kubeconfig, nil, l.cfg.Objects); err != nil {
 		return err
 	}
 	if l.choice, err = l.cfg.Choose(); err != nil {

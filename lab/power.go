@@ -98,10 +98,4 @@ func (l *Lab) recordPower(node, state, text string) {
 }
 
 // plugin is the CNI plugin of the subject; nil for none.
-func (l *Lab) plugin() *kubelet.Plugin {
-	e := l.choice.Subjects[0].Spec.Exec
-	if e == nil || e.CNI == nil {
-		return nil
-	}
-	return &kubelet.Plugin{Path: e.CNI.Program, Config: []byte(e.CNI.Config)}
-}
+func (l *Lab) plugin() *kubelet.Plugin { return kubelet.PluginOf(l.choice.Subjects[0].Spec) }

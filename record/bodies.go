@@ -293,6 +293,8 @@ type Check struct {
 	Got    string `attr:"got"`              // likewise, or Unsupported
 	Source string `attr:"source,omitempty"` // wanted client address: itself or node; empty for any
 	Seen   string `attr:"seen,omitempty"`
+	// SeenElsewhere is what pods of other nodes saw; empty if none of them answered.
+	SeenElsewhere string `attr:"seenElsewhere,omitempty"`
 }
 
 // Unsupported is the result of a check that this kernel cannot make.

@@ -128,6 +128,8 @@ func guestCommand() *cobra.Command {
 	clang := &cobra.Command{Use: "clang", DisableFlagParsing: true, Run: func(_ *cobra.Command, args []string) {
 		os.Exit(compile.Main(args, guest.NodeFiles, vm.Call, os.Stdout, os.Stderr))
 	}}
-	c.AddCommand(first, onHost, clang)
+	ask := &cobra.Command{Use: "ask SOCKET", Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return guest.Ask(args[0]) }}
+	c.AddCommand(first, onHost, clang, ask)
 	return c
 }

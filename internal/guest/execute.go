@@ -123,11 +123,16 @@ func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	return err
 }
 
+// bootConfig is what the nodes of a plan need to boot.
+func bootConfig(p Plan) topology.Config {
+	return topology.Config{OwnKernel: p.Kernel != KernelHost, Files: NodeFiles}
+}
+
 // labConfig is the configuration of the lab of a plan's base.
 func labConfig(base Plan, r *recorder, now func() time.Duration) lab.Config {
-	network := topology.Config{Nodes: base.Nodes, Family: base.family(), Files: NodeFiles}
-	if base.Kernel != KernelHost {
-		network.OwnKernel = true
+	network := bootConfig(base)
+	network.Nodes, network.Family = base.Nodes, base.family()
+	if network.OwnKernel {
 		network.Pacer = vm.NewPacer() // time costs nothing while nothing happens
 	}
 	return lab.Config{Network: network, ControlPlane: base.ControlPlane, Dir: stateDir, Program: Program, Binaries: Binaries,

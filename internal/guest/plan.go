@@ -125,14 +125,11 @@ func (p Plan) CheckSubject(offers scenarios.Offers) error {
 }
 
 // manifests are the files with objects of the API that the subject needs, also those of a Base.
-func (p Plan) manifests() (files []string) {
+func (p Plan) manifests() []string {
 	if p.Exec == nil {
 		return p.Manifests
 	}
-	for _, m := range p.Exec.Objects {
-		files = append(files, m.Path)
-	}
-	return files
+	return p.Exec.ManifestPaths()
 }
 
 // Spec is the subject of the plan.
@@ -165,7 +162,7 @@ func (p Plan) programs() ([]subject.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []subject.Program{{Spec: spec, Fallback: scenarios.TerminatingFallback.Text(p.Parameters)}}
+	all := []subject.Program{{Spec: spec, Fallback: cmp.Or(scenarios.TerminatingFallback.Text(p.Parameters), spec.DefaultFallback())}}
 	if p.Next != nil {
 		next, err := subject.Parse(p.Next.Subject)
 		if err != nil {

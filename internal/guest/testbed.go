@@ -19,7 +19,7 @@ func checkRouting(ctx context.Context, plan Plan, r *recorder, now func() time.D
 		return err
 	}
 	return onTestbed(plan, r, now, func(s subject.Config, progress func(int)) error {
-		return routing.Run(ctx, routing.Config{Dir: stateDir, Family: f, Subject: s, Progress: progress})
+		return routing.Run(ctx, routing.Config{Dir: stateDir, Family: f, Boot: bootConfig(plan), Program: Program, Subject: s, Progress: progress})
 	})
 }
 
@@ -29,9 +29,12 @@ func measureCost(ctx context.Context, plan Plan, r *recorder, now func() time.Du
 		return err
 	}
 	return onTestbed(plan, r, now, func(s subject.Config, progress func(int)) error {
-		return routing.RunCosts(ctx, routing.CostConfig{Dir: stateDir, Subject: s, Others: numbers, Progress: progress})
+		return routing.RunCosts(ctx, routing.CostConfig{Dir: stateDir, Boot: bootConfig(plan), Program: Program, Subject: s, Others: numbers, Progress: progress})
 	})
 }
+
+// Ask makes requests for a testbed until the process ends: see routing.Ask.
+func Ask(socket string) error { return routing.Ask(socket) }
 
 // onTestbed runs f with the subject of the plan and a function that reports its progress, and saves the logs.
 func onTestbed(plan Plan, r *recorder, now func() time.Duration, f func(s subject.Config, progress func(int)) error) error {

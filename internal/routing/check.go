@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/record"
 )
 
@@ -25,7 +26,7 @@ func (w *Testbed) Check(q Case, want string) (record.Check, error) {
 	case protocol == "sctp" && w.sctp != nil:
 		c.Got = record.Unsupported
 	default:
-		c.Got, c.Seen = w.measure(q.Client, protocol, to)
+		c.Got, c.Seen, c.SeenElsewhere = w.measure(q.Client, protocol, to)
 	}
 	return c, nil
 }
@@ -61,13 +62,15 @@ var Before = Case{Name: "no proxy", Client: "client", Target: "lb/1:80", Want: "
 type Config struct {
 	Dir      string
 	Family   Family
-	Subject  subject.Config // its programs, environment, recorder and clock
+	Boot     topology.Config // of the node: OwnKernel and Files count
+	Program  string          // hitless, whose `guest ask` makes the requests of some hosts (Ask); needed by subjects with a CNI plugin
+	Subject  subject.Config  // its programs, environment, recorder and clock
 	Progress func(checks int)
 }
 
 // Run makes a testbed, starts the proxy and records each check. Checks that do not hold are no errors.
 func Run(ctx context.Context, c Config) (err error) {
-	w, err := Open(ctx, c.Dir, c.Family)
+	w, err := Open(ctx, c.Dir, c.Family, c.Boot)
 	defer func() { err = errors.Join(err, w.Close()) }()
 	if err != nil {
 		return err
@@ -75,6 +78,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if got, err := w.Check(Before, Before.Want); err != nil || !Holds(got) {
 		return fmt.Errorf("before a proxy was started the Services are reachable (%+v): the checks would prove nothing: %w", got, err)
 	}
+	w.program = c.Program
 	if err := w.Start(ctx, c.Subject); err != nil {
 		return err
 	}

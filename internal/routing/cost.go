@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/record"
 )
 
@@ -23,8 +24,10 @@ import (
 // VM are its times comparable.
 type CostConfig struct {
 	Dir      string
-	Subject  subject.Config // its programs, environment, recorder and clock
-	Others   []int          // numbers of other Services, ascending, each 1 to MaxOthers
+	Boot     topology.Config // of the node
+	Program  string          // as in Config
+	Subject  subject.Config  // its programs, environment, recorder and clock
+	Others   []int           // numbers of other Services, ascending, each 1 to MaxOthers
 	Progress func(changes int)
 }
 
@@ -33,7 +36,7 @@ const costWithin = time.Hour
 
 // RunCosts makes a testbed, starts the proxy, and records the cost of changes of one Service for each number of other Services.
 func RunCosts(ctx context.Context, c CostConfig) (err error) {
-	w, err := openEmpty(ctx, c.Dir, IPv4)
+	w, err := openEmpty(ctx, c.Dir, IPv4, c.Boot)
 	defer func() { err = errors.Join(err, w.Close()) }()
 	if err != nil {
 		return err

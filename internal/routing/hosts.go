@@ -7,6 +7,7 @@ type host struct {
 	nodeAddrs []string // addresses of the node's end of the link; the first of each family is the gateway
 	nodeName  string   // node of a pod; empty for a client
 	ns        namespace
+	asker     string // Unix socket of the program that makes its requests; empty for this one
 }
 
 // The node's primary addresses are on its link to client. Pod c is a client only; pod r is on another node.

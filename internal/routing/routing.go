@@ -123,3 +123,12 @@ func Holds(c record.Check) bool {
 	got := c.Got == c.Want || strings.HasPrefix(c.Got, c.Want+", ") || c.Want == "one" && alone || c.Want == Blocked && (c.Got == "refused" || c.Got == "dropped")
 	return got && (c.Source == "" || c.Seen == "" || c.Seen == c.Source)
 }
+
+// Keeps reports whether a check keeps what the API promises. It promises no client address where policy Local is not asked for, so that
+// pods of the node may see the client's own. Pods of other nodes must see the node's, or their replies would not come back through it.
+func Keeps(c record.Check) bool {
+	if c.Source == "node" {
+		c.Seen = c.SeenElsewhere
+	}
+	return Holds(c)
+}

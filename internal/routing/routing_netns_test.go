@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/record"
 )
 
@@ -25,7 +26,7 @@ func (collected) Attempt(record.Attempt) {}
 // Without a proxy no virtual address answers, and the program of the node does: so the testbed itself works, and answers prove a proxy.
 func TestWithoutAProxyNothingIsServed(t *testing.T) {
 	for _, family := range []Family{IPv4, IPv6} {
-		w, err := Open(t.Context(), t.TempDir(), family)
+		w, err := Open(t.Context(), t.TempDir(), family, topology.Config{})
 		t.Cleanup(func() {
 			if err := w.Close(); err != nil {
 				t.Error(err)

@@ -93,6 +93,24 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+// Pods of the node may see the client's address; pods of other nodes see the node's.
+func TestKeeps(t *testing.T) {
+	for _, c := range []struct {
+		check record.Check
+		keeps bool
+	}{
+		{record.Check{Want: "a r", Got: "a r", Source: "node", Seen: "itself node", SeenElsewhere: "node"}, true},
+		{record.Check{Want: "a r", Got: "a r", Source: "node", Seen: "itself", SeenElsewhere: "itself"}, false},
+		{record.Check{Want: "a b", Got: "a b", Source: "node", Seen: "itself"}, true},
+		{record.Check{Want: "a b", Got: "a", Source: "node", Seen: "itself"}, false},
+		{record.Check{Want: "a", Got: "a", Source: "itself", Seen: "node"}, false},
+	} {
+		if Keeps(c.check) != c.keeps {
+			t.Errorf("%+v keeps the promise: %v", c.check, !c.keeps)
+		}
+	}
+}
+
 func TestFamiliesAreRead(t *testing.T) {
 	for _, text := range []string{"", "ipv5", "dual", "IPv4"} {
 		if f, err := ParseFamily(text); err == nil {

@@ -12,10 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// shop is the namespace of the Services.
+const shop = "shop"
+
 // service returns the Service number n with endpoints. An endpoint is the name of a pod with optional settings: unready, terminating
 // (and serving), ended (terminating and not serving), zone=, node=. Old kube-proxies read the Endpoints.
 func (f Family) service(n int, name, endpoints string, change ...func(*v1.Service)) []runtime.Object {
-	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: name}}
 	svc.Spec.ClusterIP = f.address("cluster", n)
 	svc.Spec.ClusterIPs, svc.Spec.IPFamilies = []string{svc.Spec.ClusterIP}, []v1.IPFamily{f.protocol()}
 	svc.Spec.Type = v1.ServiceTypeClusterIP

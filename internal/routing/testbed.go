@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/hitless/hitless/lab/kube"
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/lab/subject"
@@ -31,6 +32,7 @@ type namespace = *topology.Namespace
 // Testbed is a node with clients and pods, an API server, and a proxy.
 type Testbed struct {
 	family Family
+	boot   topology.Config // of the node: OwnKernel and Files count
 	dir    string
 	api    *replay.Server
 	node   *topology.Node
@@ -39,13 +41,14 @@ type Testbed struct {
 	sctp   error // why this kernel has no SCTP; nil if it has
 
 	kubeconfig string
+	program    string // Config.Program
 	closers    []func() error
 }
 
 // Open makes a node in a network namespace of its own, with its neighbours, and applies all Services. It needs root in a user
 // namespace. dir is for the files and logs of its programs. Close must follow, also after an error.
-func Open(ctx context.Context, dir string, f Family) (*Testbed, error) {
-	w, err := openEmpty(ctx, dir, f)
+func Open(ctx context.Context, dir string, f Family, boot topology.Config) (*Testbed, error) {
+	w, err := openEmpty(ctx, dir, f, boot)
 	if err != nil {
 		return w, err
 	}
@@ -53,8 +56,8 @@ func Open(ctx context.Context, dir string, f Family) (*Testbed, error) {
 }
 
 // openEmpty is Open without Services.
-func openEmpty(ctx context.Context, dir string, f Family) (*Testbed, error) {
-	w := &Testbed{family: f, dir: dir, api: replay.New(), hosts: map[string]*host{}}
+func openEmpty(ctx context.Context, dir string, f Family, boot topology.Config) (*Testbed, error) {
+	w := &Testbed{family: f, boot: boot, dir: dir, api: replay.New(), hosts: map[string]*host{}}
 	for _, step := range []func(context.Context) error{w.makeNode, w.serveAPI, w.makeHosts, w.describeNode} {
 		if err := step(ctx); err != nil {
 			return w, fmt.Errorf("making the node for the checks of Services: %w", err)
@@ -91,7 +94,7 @@ func (w *Testbed) makeNode(context.Context) (err error) {
 		return err
 	}
 	w.node = &topology.Node{Namespace: ns, Number: 1, Addr: netip.MustParseAddr(nodeAddr), PodCIDR: netip.MustParsePrefix("10.244.0.0/16")}
-	if err := w.node.Boot(topology.Config{}); err != nil {
+	if err := w.node.Boot(w.boot); err != nil {
 		return err
 	}
 	w.closers = append(w.closers, w.node.Discard)
@@ -219,11 +222,19 @@ func addAddrs(name string, addrs []string) error {
 	return nil
 }
 
-func (w *Testbed) describeNode(context.Context) error { return w.applyNode(nil) }
+// describeNode makes the node, and the namespaces of each cluster and of the Services.
+func (w *Testbed) describeNode(context.Context) error {
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, shop} {
+		if err := w.Apply(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	return w.applyNode(nil)
+}
 
 // applyNode makes the node, or changes its labels.
 func (w *Testbed) applyNode(labels map[string]string) error {
-	this := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: labels}}
+	this := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: labels}, Spec: v1.NodeSpec{PodCIDR: w.node.PodCIDR.String()}}
 	addrs := []string{nodeAddr, nodeAddr6}
 	if w.family == IPv6 {
 		slices.Reverse(addrs) // the first one is of the node's primary family
@@ -264,11 +275,19 @@ func (w *Testbed) start(ctx context.Context, c subject.Config) (*subject.Fleet, 
 	if c.ClusterCIDR == "" && c.Programs[0].Spec.DualStack() {
 		c.ClusterCIDR = podRanges
 	}
+	spec := c.Programs[0].Spec
+	c.Devices = outside()
+	if err := errors.Join(kube.CreateObjects(ctx, w.kubeconfig, w.node.DialContext, spec.Exec.ManifestPaths()), w.describePods(spec)); err != nil {
+		return nil, err
+	}
 	fleet, err := subject.NewFleet(c)
 	if err != nil {
 		return nil, err
 	}
-	return fleet, fleet.StartAll(ctx)
+	if err := fleet.StartAll(ctx); err != nil {
+		return fleet, err
+	}
+	return fleet, w.attachPods(ctx, spec)
 }
 
 // podRanges are the ranges of all pods, of both families.

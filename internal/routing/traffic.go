@@ -166,6 +166,9 @@ func requestSCTP(to netip.AddrPort) (string, error) {
 
 // request opens a connection, or sends a packet, and returns the reply.
 func (h *host) request(protocol string, to netip.AddrPort) (text string, err error) {
+	if h.asker != "" {
+		return askBy(h.asker, protocol, to)
+	}
 	err = h.ns.Do(func() error {
 		text, err = ask(protocol, to)
 		return err
@@ -197,10 +200,10 @@ func ask(protocol string, to netip.AddrPort) (string, error) {
 }
 
 // measure makes several requests, and fewer if none is answered. It returns the names of the hosts that replied, or the errors:
-// refused, dropped; and the client addresses that they saw: itself, node, or both.
-func (w *Testbed) measure(from, protocol string, to netip.AddrPort) (pods, sources string) {
+// refused, dropped; and the client addresses that they saw, and that those of other nodes saw: itself, node, or both.
+func (w *Testbed) measure(from, protocol string, to netip.AddrPort) (pods, sources, elsewhere string) {
 	asker := w.hosts[from]
-	replied, seen := map[string]bool{}, map[string]bool{}
+	replied, seen, remote := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	silent := 0
 	for n := 0; n < attempts && silent < 2; n++ {
 		text, err := asker.request(protocol, to)
@@ -216,16 +219,22 @@ func (w *Testbed) measure(from, protocol string, to netip.AddrPort) (pods, sourc
 			name = "itself"
 		}
 		seen[name] = true
+		if h := w.hosts[pod]; h != nil && h.nodeName != nodeName {
+			remote[name] = true
+		}
 	}
-	return joinSorted(replied), joinSorted(seen)
+	return joinSorted(replied), joinSorted(seen), joinSorted(remote)
 }
 
 func joinSorted(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), " ") }
 
 func errorWord(err error) string {
 	var network net.Error
+	var reported wordError
 	switch {
-	case errors.Is(err, unix.ECONNREFUSED):
+	case errors.As(err, &reported):
+		return string(reported)
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EPERM): // the latter by proxies that translate connect(2), as Cilium
 		return "refused"
 	case errors.Is(err, unix.EINPROGRESS), errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ETIMEDOUT), errors.As(err, &network) && network.Timeout():
 		return "dropped"

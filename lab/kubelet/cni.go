@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/topology"
 )
 
@@ -20,6 +21,24 @@ import (
 type Plugin struct {
 	Path   string          // program in the files of the node
 	Config json.RawMessage // network configuration, an object with cniVersion, name and type
+}
+
+// PluginOf is the plugin of a subject; nil for none.
+func PluginOf(s subject.Spec) *Plugin {
+	if s.Exec == nil || s.Exec.CNI == nil {
+		return nil
+	}
+	return &Plugin{s.Exec.CNI.Program, json.RawMessage(s.Exec.CNI.Config)}
+}
+
+// Attach chains the plugin after the finished link of a pod whose namespace has this path, for nodes without a kubelet. It tries until that
+// succeeds or ctx ends.
+func (p *Plugin) Attach(ctx context.Context, node *topology.Node, pod *corev1.Pod, link topology.PodLink, netns string) error {
+	failed := errors.New("the plugin was not called")
+	if err := (cniCall{p, node.Run, pod, link, netns}).add(ctx, func(err error) { failed = err }); err != nil {
+		return fmt.Errorf("attaching pod %s to its network: %w", pod.Name, errors.Join(err, failed))
+	}
+	return nil
 }
 
 // cniTimeout bounds one call of a plugin, as the kubelet's runtimeRequestTimeout for a sandbox; cniBackoff is the time until the next call

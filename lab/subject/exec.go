@@ -76,6 +76,17 @@ func (e *Exec) NeedsGroups() bool {
 	return e != nil && slices.ContainsFunc(e.Mounts, func(m Mount) bool { return m.Kind == Cgroup2 })
 }
 
+// ManifestPaths are the paths of Objects in the guest; none of a nil Exec.
+func (e *Exec) ManifestPaths() (paths []string) {
+	if e == nil {
+		return nil
+	}
+	for _, m := range e.Objects {
+		paths = append(paths, m.Path)
+	}
+	return paths
+}
+
 // CiliumMaps are the BPF maps of Cilium's load balancer.
 const CiliumMaps = "cilium-maps"
 
@@ -116,6 +127,8 @@ var placeholders = map[string]string{
 	"nodeIP":                  "the node's address, with --set family=dual of both families: 10.0.0.11,fd00:10::15",
 	"podCIDR":                 "range of the node's pods, likewise",
 	"clusterCIDR":             "range of all pods, likewise",
+	"devices":                 "the node's network devices that do not lead to its pods, separated by commas: eth0",
+	"nodeDevice":              "the one of them that leads to the other nodes",
 	"kubeconfig":              "path of a kubeconfig",
 	"server":                  "URL of the API server",
 	"terminatingFallback":     "on or off",

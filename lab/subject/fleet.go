@@ -32,6 +32,7 @@ type Config struct {
 	// an Exec.
 	ClusterCIDR string
 	Flags       []string
+	Devices     []string // of each node that do not lead to its pods, the first to the other nodes; none for topology.FabricInterface
 	Recorder    record.Recorder
 	Now         func() time.Duration
 }

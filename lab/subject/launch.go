@@ -53,7 +53,16 @@ func (f *Fleet) placeholderValues(node *topology.Node) (map[string]string, error
 	}
 	return map[string]string{"program": run.Spec.Exec.Program, "node": node.Name, "nodeIP": joined(node.Addrs()),
 		"podCIDR": joined(node.PodCIDRs()), "clusterCIDR": cmp.Or(f.cfg.ClusterCIDR, topology.ClusterCIDR.String()), "kubeconfig": f.cfg.Kubeconfig,
+		"devices": strings.Join(f.devices(), ","), "nodeDevice": f.devices()[0],
 		"server": config.Host, "terminatingFallback": run.Fallback, "terminatingFallbackBool": strconv.FormatBool(run.Fallback == "on")}, nil
+}
+
+// devices are those of Config.Devices, or that of the lab's nodes.
+func (f *Fleet) devices() []string {
+	if len(f.cfg.Devices) > 0 {
+		return f.cfg.Devices
+	}
+	return []string{topology.FabricInterface}
 }
 
 // joined are the values of the families, separated by commas.

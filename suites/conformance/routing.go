@@ -61,7 +61,7 @@ func promiseOf(q routing.Case) string {
 	case "itself":
 		text += "; they see the client's address"
 	case "node":
-		text += "; they see the node's address"
+		text += "; pods of other nodes see the node's address"
 	}
 	return text
 }
@@ -121,7 +121,7 @@ func (s Spec) judgeCheck(h *record.History) (outcome, error) {
 		switch {
 		case c.Got == record.Unsupported:
 			return outcome{Skipped, []string{"this kernel cannot make the check: it has no SCTP"}}, nil
-		case routing.Holds(c):
+		case routing.Keeps(c):
 			return outcome{State: Passed}, nil
 		}
 		text := fmt.Sprintf("from %s to %s: %s, want %s", c.Client, c.Target, c.Got, c.Want)

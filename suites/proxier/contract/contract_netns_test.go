@@ -13,6 +13,7 @@ import (
 
 	"github.com/hitless/hitless/internal/routing"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/record"
 )
 
@@ -52,7 +53,7 @@ func forEachProxy(t *testing.T, flags []string, run func(t *testing.T, w *routin
 // started is a testbed whose node's proxy serves all Services.
 func started(t *testing.T, p subject.Program, flags []string) *routing.Testbed {
 	t.Helper()
-	w, err := routing.Open(t.Context(), t.TempDir(), routing.IPv4)
+	w, err := routing.Open(t.Context(), t.TempDir(), routing.IPv4, topology.Config{})
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Error(err)

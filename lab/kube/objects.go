@@ -1,4 +1,4 @@
-package lab
+package kube
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -21,9 +22,12 @@ import (
 // establishedWithin bounds the time until the API serves the objects of a new CustomResourceDefinition.
 const establishedWithin = 30 * time.Second
 
-// createObjects creates the objects of manifests in their order. Before an object that is no definition, and at the end, it waits until
-// the API serves the kinds that are defined so far.
-func createObjects(ctx context.Context, kubeconfig string, files []string) error {
+// Dial connects to the API server from another network namespace.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// CreateObjects creates the objects of manifests in their order. Before an object that is no definition, and at the end, it waits until
+// the API serves the kinds that are defined so far. dial is nil where the server is in the caller's namespace.
+func CreateObjects(ctx context.Context, kubeconfig string, dial Dial, files []string) error {
 	if len(files) == 0 {
 		return nil
 	}
@@ -31,7 +35,7 @@ func createObjects(ctx context.Context, kubeconfig string, files []string) error
 	if err != nil {
 		return fmt.Errorf("reading the lab's kubeconfig: %w", err)
 	}
-	config.QPS = -1
+	config.QPS, config.Dial = -1, dial
 	api, err := resources.New(config)
 	if err != nil {
 		return fmt.Errorf("reaching the lab's control plane: %w", err)
