@@ -148,6 +148,14 @@ func (l *Lab) watchTables(ctx context.Context) (err error) {
 	return nil
 }
 
+// GroupClients starts clients on nodes if a subject translates the connections of their control groups; else it is nil.
+func (l *Lab) GroupClients() *procs.Supervisor {
+	if slices.ContainsFunc(l.choice.Subjects, func(p subject.Program) bool { return p.Spec.Exec.NeedsGroups() }) {
+		return l.Procs
+	}
+	return nil
+}
+
 func (l *Lab) observedNodes() []observers.Node {
 	nodes := make([]observers.Node, len(l.Net.Nodes))
 	for i, n := range l.Net.Nodes {

@@ -130,6 +130,8 @@ func guestCommand() *cobra.Command {
 	}}
 	ask := &cobra.Command{Use: "ask SOCKET", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return guest.Ask(args[0]) }}
-	c.AddCommand(first, onHost, clang, ask)
+	reach := &cobra.Command{Use: "reach NETWORK ADDRESS", Args: cobra.ExactArgs(2), SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, args []string) error { return guest.Reach(cmd.Context(), args[0], args[1]) }}
+	c.AddCommand(first, onHost, clang, ask, reach)
 	return c
 }

@@ -44,7 +44,7 @@ func reach(ctx context.Context, client *topology.Namespace, network, target stri
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if network == "udp" {
-		return reachUDP(ctx, client, target)
+		return exchangeUDP(ctx, besideLanes(client), target)
 	}
 	return reachHTTP(ctx, besideLanes(client), target)
 }
@@ -78,9 +78,9 @@ func reachHTTP(ctx context.Context, dial func(ctx context.Context, network, addr
 	return nil
 }
 
-// reachUDP sends one datagram and waits for its answer.
-func reachUDP(ctx context.Context, client *topology.Namespace, target string) error {
-	conn, err := besideLanes(client)(ctx, "udp", target)
+// exchangeUDP sends one datagram and waits for its answer.
+func exchangeUDP(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), target string) error {
+	conn, err := dial(ctx, "udp", target)
 	if err != nil {
 		return err
 	}
@@ -103,10 +103,24 @@ func reachUDP(ctx context.Context, client *topology.Namespace, target string) er
 type site struct {
 	from client
 	net  *topology.Network
+	// procs starts a program for each request of a node; nil where the namespace is enough. Some proxies translate the connections of a
+	// node's control group.
+	procs *procs.Supervisor
 }
 
 func (s site) Reach(ctx context.Context, network, target string) error {
+	if s.procs != nil && s.from.node != nil {
+		return reachByProgram(ctx, func(spec procs.Spec) (*procs.Process, error) { return s.from.start(s.procs, spec) }, network, target)
+	}
 	return reach(ctx, s.from.Namespace, network, target)
+}
+
+// reachFrom makes a request of a node.
+func (s site) reachFrom(ctx context.Context, node *topology.Node, target string) error {
+	if s.procs != nil {
+		return reachByProgram(ctx, func(spec procs.Spec) (*procs.Process, error) { return node.Start(s.procs, topology.GroupSystem, spec) }, "tcp", target)
+	}
+	return reachHTTP(ctx, node.DialContext, target)
 }
 
 func (s site) Hold(ctx context.Context, target string) (io.Closer, error) {
@@ -140,7 +154,7 @@ func (s site) Over(ctx context.Context, name string, f record.Family, svc *corev
 	if !has {
 		return fmt.Errorf("the Service %s has no cluster IP of %s", svc.Name, f)
 	}
-	return reachHTTP(ctx, node.DialContext, at(ip, p.Port))
+	return s.reachFrom(ctx, node, at(ip, p.Port))
 }
 
 // newSite is the lab as the scenario of a run uses it. The load balancer is offered only where the lanes go through it.
@@ -149,7 +163,7 @@ func newSite(offers scenarios.Offers, l *lab.Lab, from client, lanes *prober.Pro
 	if !from.throughBalancer {
 		known = prober.ReplyDrops{Prober: lanes}
 	}
-	s := scenarios.NewSite(site{from, l.Net}, known)
+	s := scenarios.NewSite(site{from, l.Net, l.GroupClients()}, known)
 	for _, c := range offers {
 		switch c {
 		case scenarios.RestartableProxies:

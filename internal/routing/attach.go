@@ -5,6 +5,7 @@ package routing
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"time"
 
@@ -65,6 +66,29 @@ func (w *Testbed) attachPods(ctx context.Context, s subject.Spec) error {
 			return err
 		}
 		if err := plugin.Attach(ctx, w.node, h.pod(s), link, h.ns.Path()); err != nil {
+			return err
+		}
+		if err := w.node.Do(func() error { return routeFromNode(h.name, link.Addresses) }); err != nil {
+			return fmt.Errorf("routing to pod %s: %w", h.name, err)
+		}
+	}
+	return nil
+}
+
+// routeFromNode makes the node's own packets to a pod come from its primary address, as in the lab. Agents take the addresses of devices
+// that lead to pods for those of other hosts.
+func routeFromNode(device string, pod []netip.Prefix) error {
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		return err
+	}
+	for _, p := range pod {
+		src := nodeAddr
+		if p.Addr().Is6() {
+			src = nodeAddr6
+		}
+		r := &netlink.Route{LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: netlink.NewIPNet(p.Addr().AsSlice()), Src: net.ParseIP(src)}
+		if err := netlink.RouteReplace(r); err != nil {
 			return err
 		}
 	}
