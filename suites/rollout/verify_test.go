@@ -45,7 +45,7 @@ var _ = Describe("the packets of a run that loses connections", func() {
 		Expect(r.Findings).To(BeEmpty())
 		Expect(r.Counters.Kernel.Opened).To(BeNumerically(">=", 5000))
 		Expect(r.Counters.Kernel.Repeated).To(BeNumerically(">=", 500))
-		Expect(r.Conntrack.Nodes).To(BeNumerically(">", 0), "the tracking of lost connections must have been looked up")
+		Expect(r.Conntrack.Lookups).To(BeNumerically(">", 0), "the tracking of lost connections must have been looked up")
 
 		r = verified(history, result.Dir)
 		Expect(r.CompareCounters(strings.NewReader(`{"opened":1,"repeated":1}`))).To(Succeed())
