@@ -14,6 +14,7 @@ import (
 // Conntrack compares the record's lookups of failed attempts in the nodes' connection tracking with the packets.
 type Conntrack struct {
 	Lookups  int `json:"lookups"`  // of attempts whose connection the capture has
+	Absent   int `json:"absent"`   // that found it on no node
 	Nodes    int `json:"nodes"`    // that name a node whose interface the SYN passed
 	Backends int `json:"backends"` // that name a backend to which the SYN went on over a captured interface
 	Unseen   int `json:"unseen"`   // that name a backend to which no captured interface leads: it is on the same node
@@ -61,6 +62,7 @@ func (k *check) compareChoice(l *lane, c *connection, node string, choice record
 	}
 	t.Lookups++
 	if node == "" {
+		t.Absent++
 		return
 	}
 	if len(c.nodes) > 0 {
@@ -112,8 +114,8 @@ func (r *Result) CompareCounters(in io.Reader) error {
 }
 
 func (t *Conntrack) writeText(b *strings.Builder) {
-	fmt.Fprintf(b, "connection tracking: %s, %s on the node of the packets, %s with their backend, %s with a backend that the packets do not show\n",
-		units.Plural(t.Lookups, "lookup"), units.Thousands(t.Nodes), units.Thousands(t.Backends), units.Thousands(t.Unseen))
+	fmt.Fprintf(b, "connection tracking: %s, %s without a connection, %s on the node of the packets, %s with their backend, %s with one that they do not show\n",
+		units.Plural(t.Lookups, "lookup"), units.Thousands(t.Absent), units.Thousands(t.Nodes), units.Thousands(t.Backends), units.Thousands(t.Unseen))
 }
 
 func (c *Counters) writeText(b *strings.Builder) {

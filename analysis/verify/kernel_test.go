@@ -51,7 +51,7 @@ func TestConnectionTrackingAgreesWithThePackets(t *testing.T) {
 	}{
 		"over another node": {true, honest, func(all int) Conntrack { return Conntrack{Lookups: all, Nodes: all, Backends: all} }},
 		"on the same node":  {false, honest, func(all int) Conntrack { return Conntrack{Lookups: all, Nodes: all, Unseen: all} }},
-		"by no node":        {true, func(string) (string, string) { return "", "" }, func(all int) Conntrack { return Conntrack{Lookups: all} }},
+		"by no node":        {true, func(string) (string, string) { return "", "" }, func(all int) Conntrack { return Conntrack{Lookups: all, Absent: all} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, packets := tracked(t, c.forwarded, c.lookUp)
