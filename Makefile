@@ -71,7 +71,7 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(TEST) -tags netns -run TheRealAPIServer ./lab/replay
 	unshare -rnm $(TEST) -parallel 8 -tags netns ./probes
 	unshare -rnm $(TEST) -tags netns ./record
-	unshare -rnm $(TEST) -tags netns ./lab/topology
+	unshare -rnm $(TEST) -tags netns ./lab/topology ./lab/container
 	unshare -rnm $(TEST) -tags netns ./lab/balancer
 	unshare -rnm $(TEST) -tags netns ./observers
 	unshare -rnm $(TEST) -tags netns -run 'FullDisk|ReadOnly' ./internal/cache

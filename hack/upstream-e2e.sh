@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs specs of Kubernetes' own e2e suite, unmodified, against a lab on this machine's kernel: builds e2e.test, ginkgo and kubectl, brings up a
-# lab whose pods run the programs of their images, and runs the suite in the network of the lab's client.
+# Runs specs of Kubernetes' own e2e suite, unmodified, against a lab: builds e2e.test, ginkgo and kubectl, brings up a lab whose pods run the
+# programs of their images, and runs the suite in the network of the lab's client.
 #   SUBJECT   proxy of the lab (kube-proxy@v1.37.1/nftables)
+#   KERNEL    host or vm (vm for the bundled proxier and the mode ipvs, whose IPVS namespaces of the host do not have; host for others)
 #   FOCUS     regular expression of the specs; SKIP: of those left out
-#   PROCS     specs at a time (the number of CPUs)
+#   PROCS     specs at a time (the number of CPUs; 1 in a VM)
 #   SET       parameters of the lab, separated by blanks (cloud=on)
 #   OUT       folder of junit.xml, specs.tsv (result, seconds and name of each spec that ran), e2e.log and lab.log (out/upstream-e2e)
 # Exit code: 0 all specs passed, 1 a spec failed, 2 something else failed.
@@ -11,6 +12,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 subject=${SUBJECT:-kube-proxy@v1.37.1/nftables}
 focus=${FOCUS:-'\[sig-network\] (Services|LoadBalancers|EndpointSlice|Traffic Distribution|Conntrack|HostPort|DNS)'}
+case $subject in bundled | */ipvs*) kernel=vm ;; *) kernel=host ;; esac
+kernel=${KERNEL:-$kernel}
+if [ "$kernel" = vm ]; then procs=1; else procs=$(nproc); fi
 out=${OUT:-out/upstream-e2e}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -24,14 +28,14 @@ program() { awk -F'\t' -v name="$1@" 'index($1, name) == 1 { print $2 }' "$out/p
 sets=()
 for s in ${SET-cloud=on}; do sets+=(--set "$s"); done
 up=$(mktemp -u) && mkfifo "$up"
-bin/hitless lab up --images --subject "$subject" "${sets[@]}" --kubeconfig "$out/kubeconfig" >"$up" 2>"$out/lab.log" &
+bin/hitless lab up --kernel "$kernel" --images --subject "$subject" "${sets[@]}" --kubeconfig "$out/kubeconfig" >"$up" 2>"$out/lab.log" &
 lab=$!
 trap 'kill -INT $lab 2>/dev/null || true; wait $lab 2>/dev/null || true; rm -f "$up" "$out/kubeconfig"' EXIT
 # The line that says that the lab is up ends the wait; so does the end of the lab.
 grep -q -m1 'the lab is up' <"$up" || { tail -n 20 "$out/lab.log" >&2; fail "the lab did not come up; the end of $out/lab.log is above"; }
 
 code=0
-bin/hitless lab shell --kubeconfig "$out/kubeconfig" -- "$(program ginkgo)" --procs="${PROCS:-$(nproc)}" --timeout="${TIMEOUT:-6h}" --no-color \
+bin/hitless lab shell --kubeconfig "$out/kubeconfig" -- "$(program ginkgo)" --procs="${PROCS:-$procs}" --timeout="${TIMEOUT:-6h}" --no-color \
   --focus="$focus" --skip="${SKIP:-\\[Disruptive\\]}" --junit-report=junit.xml --output-dir="$out" "$(program e2e.test)" -- \
   --provider=skeleton --kubeconfig="$out/kubeconfig" --kubectl-path="$(program kubectl)" --num-nodes=3 --report-prefix=hitless \
   --disable-log-dump --dump-logs-on-failure=false >"$out/e2e.log" 2>&1 || code=$?

@@ -31,6 +31,15 @@ const TimelineFile = "timeline"
 // CaptureFile is a capture of packets beside the folder of a run's history (pcapng; package observers/capture).
 const CaptureFile = "capture.pcapng"
 
+// CountersFile has the Counters of a capture beside that folder, as JSON.
+const CountersFile = "counters.json"
+
+// Counters are what the client's kernel counted while packets were captured.
+type Counters struct {
+	Opened   int `json:"opened"`   // connections that it began (ActiveOpens)
+	Repeated int `json:"repeated"` // SYNs that it sent again (TCPSynRetrans)
+}
+
 // LoopFile has the requests of a loop of curl beside that folder: a LoopRequest in each line, as JSON.
 const LoopFile = "loop.ndjson"
 

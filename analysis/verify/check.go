@@ -13,11 +13,15 @@ type check struct {
 	result *Result
 	all    []*connection
 	byPair map[pair][]*connection
+	bySeq  map[uint32][]*connection // of the SYN
 }
 
 func newCheck(r *Result, c *capture) *check {
-	k := &check{result: r}
+	k := &check{result: r, bySeq: map[uint32][]*connection{}}
 	k.all, k.byPair = connections(c.packets[clientPlace])
+	for _, c := range k.all {
+		k.bySeq[c.seq] = append(k.bySeq[c.seq], c)
+	}
 	for place, packets := range c.packets {
 		if place != clientPlace {
 			k.locate(place, packets)
@@ -26,16 +30,21 @@ func newCheck(r *Result, c *capture) *check {
 	return k
 }
 
-// locate notes which connections went over a node: their SYN passed its interface.
+// locate notes which connections went over a node: their SYN passed its interface. A proxy changes the target of a SYN, and perhaps its
+// source, but not its number.
 func (k *check) locate(node string, packets []packet) {
 	for i := range packets {
 		p := &packets[i]
 		if !p.syn || p.isACK {
 			continue
 		}
-		for _, c := range k.byPair[pair{p.from, p.to}] {
-			if c.seq == p.seq && c.node == "" {
-				c.node = node
+		for _, c := range k.bySeq[p.seq] {
+			switch {
+			case c.client == p.from && c.server == p.to:
+				c.nodes = append(c.nodes, node)
+				c.node = c.nodes[0]
+			case c.server != p.to && p.at >= c.begun() && p.at <= c.syns[len(c.syns)-1]+time.Second:
+				c.backends = append(c.backends, p.to)
 			}
 		}
 	}

@@ -17,11 +17,13 @@ type connection struct {
 	refused        time.Duration // RST in answer to the SYN; 0 for none
 	icmp           *icmpError    // the first one, and its time
 	icmpAt         time.Duration
-	reset          time.Duration // RST of the server after the SYN-ACK; 0 for none
-	finished       time.Duration // FIN of the server; 0 for none
-	ended          time.Duration // first FIN or RST of the client after the SYN-ACK; 0 for none
-	answer         uint32        // bytes that the server sent, as far as packets tell
-	node           string        // whose interface the SYN passed; empty for none
+	reset          time.Duration    // RST of the server after the SYN-ACK; 0 for none
+	finished       time.Duration    // FIN of the server; 0 for none
+	ended          time.Duration    // first FIN or RST of the client after the SYN-ACK; 0 for none
+	answer         uint32           // bytes that the server sent, as far as packets tell
+	node           string           // the first whose interface the SYN passed; empty for none
+	nodes          []string         // all of them
+	backends       []netip.AddrPort // to which the SYN went on with another target
 	attempt        *record.Attempt
 }
 

@@ -16,13 +16,18 @@ import (
 
 // Result is what a capture says about a run.
 type Result struct {
-	Run      Run               `json:"run"`
-	Lanes    []*LaneResult     `json:"lanes"`
-	Skipped  []SkippedLane     `json:"skipped,omitempty"`
-	Loop     *Loop             `json:"loop,omitempty"`
-	Findings []Finding         `json:"findings"` // the first maxFindings
-	More     int               `json:"more,omitempty"`
-	Lost     map[string]uint64 `json:"lost,omitempty"` // packets that the capture lost, by place
+	Run     Run           `json:"run"`
+	Lanes   []*LaneResult `json:"lanes"`
+	Skipped []SkippedLane `json:"skipped,omitempty"`
+	Loop    *Loop         `json:"loop,omitempty"`
+	// Conntrack is nil where the record has no lookups of verified attempts, Counters where the run kept none.
+	Conntrack *Conntrack        `json:"conntrack,omitempty"`
+	Counters  *Counters         `json:"counters,omitempty"`
+	Findings  []Finding         `json:"findings"` // the first maxFindings
+	More      int               `json:"more,omitempty"`
+	Lost      map[string]uint64 `json:"lost,omitempty"` // packets that the capture lost, by place
+
+	counted record.Counters // of the packets
 }
 
 // Run identifies the run, with the report's totals of its measured lanes.
@@ -85,12 +90,13 @@ const (
 	Unrecorded   Kind = "not recorded" // a connection without an attempt
 	OtherReport  Kind = "report"       // the report's numbers are not those of the packets
 	OtherLoop    Kind = "loop"         // curl failed where the report has no outage
+	OtherKernel  Kind = "kernel"       // connection tracking or counters differ from the packets
 )
 
 // Finding is a disagreement, with the evidence of both sides.
 type Finding struct {
 	Kind    Kind    `json:"kind"`
-	Lane    string  `json:"lane,omitempty"` // empty for a request of curl
+	Lane    string  `json:"lane,omitempty"` // empty for a request of curl, and for counters of the client
 	Attempt *uint64 `json:"attempt,omitempty"`
 	At      float64 `json:"at"` // seconds of the run; 0 for one about the whole lane
 	Text    string  `json:"text"`
@@ -154,6 +160,12 @@ func (r *Result) WriteText(w io.Writer) error {
 	for _, s := range r.Skipped {
 		fmt.Fprintf(&b, "lane %s: not verified, because %s\n", s.Name, s.Why)
 	}
+	if r.Conntrack != nil {
+		r.Conntrack.writeText(&b)
+	}
+	if r.Counters != nil {
+		r.Counters.writeText(&b)
+	}
 	if r.Loop != nil {
 		r.Loop.writeText(&b)
 	}
@@ -180,6 +192,9 @@ func (r *Result) agreed() (texts []string) {
 	if len(r.Lanes) > 0 {
 		texts = append(texts, "packets, record and report have the same outcomes, seconds, paths and outages")
 	}
+	if r.Conntrack != nil || r.Counters != nil {
+		texts = append(texts, "the kernels' own figures are those of the packets")
+	}
 	if r.Loop != nil {
 		texts = append(texts, "each failure of curl lies in an outage of the report")
 	}
@@ -188,6 +203,8 @@ func (r *Result) agreed() (texts []string) {
 
 func (f Finding) place() string {
 	switch {
+	case f.Kind == OtherKernel && f.Lane == "":
+		return "client"
 	case f.Lane == "":
 		return "request at " + units.At(f.At)
 	case f.Attempt == nil:

@@ -51,6 +51,10 @@ func Verify(h *record.History, report *analysis.Report, packets io.Reader) (*Res
 		r.Lanes = append(r.Lanes, l.result)
 	}
 	k.findUnrecorded(lanes)
+	if err := k.compareChoices(h, lanes); err != nil {
+		return nil, err
+	}
+	r.counted = k.count()
 	for _, l := range lanes {
 		if l.result != nil {
 			k.compareReport(l, report)

@@ -47,10 +47,12 @@ func labUpCommand() *cobra.Command {
 	var set []string
 	var standing run.Standing
 	cmd := &cobra.Command{
-		Use: "up", Short: "Bring a lab up in namespaces of this machine's kernel, until Ctrl-C",
-		Long: `Bring a lab up in namespaces of this machine's kernel, and keep it until Ctrl-C: nodes, pods, a load balancer and a
-real control plane, as a cluster for other programs. Its kubeconfig is written to a file; the API answers on this machine's
+		Use: "up", Short: "Bring a lab up for other programs, until Ctrl-C",
+		Long: `Bring a lab up and keep it until Ctrl-C: nodes, pods, a load balancer and a real control plane, as a cluster for other programs. Its kubeconfig is written to a file; the API answers on this machine's
 loopback. The external addresses of its Services are in the lab's network: ` + "`hitless lab shell`" + ` runs a program there.
+
+The lab is in namespaces of this machine's kernel. With --kernel vm it is in a VM, which can run proxies in mode ipvs too, and the bundled
+one. The VM has the real clock, as other programs do: unlike a run, such a lab is not the same each time. It is also many times slower.
 
 The proxies are programs, or with --proxy-daemonset the pods of the DaemonSet kube-system/kube-proxy, as in most clusters. Then
 the scenarios restart and upgrade work on this lab; --proxy-image adds a version to upgrade to.
@@ -76,7 +78,10 @@ Nothing of this machine is changed, and nothing is left behind. Root is not need
 	f := cmd.Flags()
 	f.StringVar(&o.Subject, "subject", "kube-proxy@v1.37.1/nftables", "proxy of the lab, a `SUBJECT`; hitless subjects lists them")
 	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in)")
+	f.StringVar(&o.Kernel, "kernel", "host", "where the lab runs: host (namespaces of this machine's kernel) or vm (with the real clock)")
+	guestKernelFlag(f, &o)
 	flags.Words(f, "controlplane", "kube", "replay")
+	flags.Words(f, "kernel", "host", "vm")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	f.StringArrayVar(&set, "set", nil, "a parameter of the lab, `KEY=VALUE`: those that every scenario has")
 	programsFlags(f, &o)
@@ -116,12 +121,14 @@ Services are, and with everything else of this machine. It needs nsenter (util-l
 }
 
 // guestCommand runs in the guest: in a VM as the child of the first process, on the host as the first process (guest init) and as its
-// child (guest host).
+// child (guest host). Beside a VM it is the process of a network namespace (guest outside).
 func guestCommand() *cobra.Command {
 	first := &cobra.Command{Use: "init", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return host.Init(guest.Program, "guest", "host") }}
 	onHost := &cobra.Command{Use: "host", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return guest.HostMain() }}
+	outside := &cobra.Command{Use: "outside", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return host.OutsideMain() }}
 	c := hidden(&cobra.Command{Use: "guest", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return guest.Main() }})
 	// A proxy calls it as clang, with clang's flags.
@@ -132,6 +139,6 @@ func guestCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error { return guest.Ask(args[0]) }}
 	reach := &cobra.Command{Use: "reach NETWORK ADDRESS", Args: cobra.ExactArgs(2), SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, args []string) error { return guest.Reach(cmd.Context(), args[0], args[1]) }}
-	c.AddCommand(first, onHost, clang, ask, reach)
+	c.AddCommand(first, onHost, outside, clang, ask, reach)
 	return c
 }

@@ -27,9 +27,14 @@ func TestLabShellNeedsALabThatRuns(t *testing.T) {
 	}
 }
 
-// A DaemonSet of proxies needs a kube-proxy, a control plane with its controller, and images of kube-proxies that have the mode.
-func TestLabRefusesADaemonSetThatItCannotRun(t *testing.T) {
+// A DaemonSet of proxies needs a kube-proxy, a control plane with its controller, and images of kube-proxies that have the mode. Only a VM has
+// another kernel, and its link has IPv4 only.
+func TestLabRefusesWhatItCannotRun(t *testing.T) {
 	for args, want := range map[string]string{
+		"--kernel auto":                                               "one of host, vm",
+		"--kernel host --guest-kernel debian-13":                      "leave one of them out",
+		"--kernel vm --controlplane replay --set family=ipv6":         "give --kernel host",
+		"--kernel vm --guest-kernel nowhere":                          "--guest-kernel",
 		"--proxy-image kube-proxy@v1.36.1":                            "give --proxy-daemonset too",
 		"--proxy-daemonset --subject bundled":                         "bundled has no image",
 		"--proxy-daemonset --controlplane replay":                     "give --controlplane kube",

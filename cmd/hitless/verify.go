@@ -23,7 +23,7 @@ func verifyCommand() *cobra.Command {
 		Long: `Judge a run again without the probes, and compare the result with its record and report.
 
 A run with --capture has its packets. Those of the client alone tell the outcome of each new connection; those of the nodes tell its path.
-Compared are each attempt, and the report's seconds, paths and outages. docs/verify.md describes what packets cannot tell.
+Compared are each attempt, the report's seconds, paths and outages, and the figures of the kernels. docs/verify.md describes what packets cannot tell.
 
 A run with --loop has the requests of curl, one each second. Each request that failed must lie in an outage of the report.
 
@@ -67,6 +67,11 @@ func verifyRun(h *record.History) (*verify.Result, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if captured {
+		if _, err := reading(filepath.Join(folder, record.CountersFile), result.CompareCounters); err != nil {
+			return nil, err
+		}
 	}
 	looped, err := reading(filepath.Join(folder, record.LoopFile), func(in io.Reader) error { return result.CompareLoop(report, in) })
 	if err == nil && !captured && !looped {

@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/hitless/hitless/lab"
@@ -12,7 +13,7 @@ import (
 )
 
 // startCapture captures packets at the client and at each node, if the plan says so. The function that it returns ends the
-// capture and saves it.
+// capture and saves it, with the counters of the client's kernel.
 func startCapture(l *lab.Lab, plan Plan, r *recorder, now func() time.Duration) (save func() error, err error) {
 	if !plan.Capture {
 		return func() error { return nil }, nil
@@ -21,14 +22,27 @@ func startCapture(l *lab.Lab, plan Plan, r *recorder, now func() time.Duration) 
 	for _, n := range l.Net.Nodes {
 		places = append(places, placeToCapture(n.Name, n.Namespace))
 	}
+	client := places[0]
+	before, err := capture.Counted(client)
+	if err != nil {
+		return nil, err
+	}
 	c, err := capture.Start(places, now)
 	if err != nil {
 		return nil, err
 	}
 	return func() error {
 		data, err := c.Stop()
-		if err == nil {
-			r.file(record.CaptureFile, data)
+		if err != nil {
+			return err
+		}
+		r.file(record.CaptureFile, data)
+		after, err := capture.Counted(client)
+		if err != nil {
+			return err
+		}
+		if data, err = json.Marshal(record.Counters{Opened: after.Opened - before.Opened, Repeated: after.Repeated - before.Repeated}); err == nil {
+			r.file(record.CountersFile, data)
 		}
 		return err
 	}, nil

@@ -200,7 +200,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	rate, table := countWakeups().since(before, now()-begin)
 	newConsole(now).message(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
 	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // not part of the measurement
-	if err := errors.Join(err, lanes.Close(), saveCapture(), saveLoop(), l.Proxies.RecordLogs(failed.near)); err != nil {
+	if err := errors.Join(err, lanes.Close(), saveLoop(), saveCapture(), l.Proxies.RecordLogs(failed.near)); err != nil {
 		return err
 	}
 	return l.Proxies.Retire(ctx)

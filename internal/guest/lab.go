@@ -5,55 +5,49 @@ package guest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab"
 	"github.com/hitless/hitless/lab/host"
+	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
 )
 
 // holdLab brings the lab up and keeps it until a part of it fails or ctx ends. It records nothing: the programs that use the lab
 // keep their own records.
 func holdLab(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error {
-	listener, err := net.FileListener(os.NewFile(host.FirstPassed, "API listener"))
-	if err != nil {
-		return fmt.Errorf("opening the listener for the API: %w", err)
+	offer := offerOnHost
+	if plan.Kernel != KernelHost {
+		if err := errors.Join(raiseLimits(), vm.SeedPool(plan.Seed)); err != nil {
+			return fmt.Errorf("preparing the kernel for the lab: %w", err)
+		}
+		offer = offerInVM
 	}
-	defer listener.Close()
-	told := os.NewFile(host.FirstPassed+1, "ready")
-	defer told.Close()
 	cfg := labConfig(plan, r, now)
-	cfg.Recorder, cfg.Choose = discard{}, plan.choice
+	cfg.Recorder, cfg.Choose, cfg.Network.Pacer = discard{}, plan.choice, nil
 	l, err := lab.Up(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer l.Down()
-	ready, server, err := labKubeconfig(l, listener.Addr().String())
+	ready, err := readyLab(l)
 	if err != nil {
 		return err
 	}
-	// The client's namespace has another loopback than the host.
-	within, err := l.Net.Client.Listen(ctx, "tcp", listener.Addr().String())
+	closing, err := offer(ctx, l, ready, r, now)
 	if err != nil {
-		return fmt.Errorf("listening for the client: %w", err)
-	}
-	defer within.Close()
-	for _, from := range []net.Listener{listener, within} {
-		go forward(from, server)
-	}
-	if err := sendReady(told, ready, l.Net.Client.Fd()); err != nil {
 		return err
 	}
+	defer closing()
 	select {
 	case err := <-l.Failed():
 		return err
@@ -62,25 +56,64 @@ func holdLab(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 	}
 }
 
-// labKubeconfig returns the lab's kubeconfig with the given address instead of the API server's own, and the latter.
-func labKubeconfig(l *lab.Lab, address string) (ready LabReady, server string, err error) {
-	config, err := clientcmd.LoadFromFile(l.Kubeconfig)
+// offerOnHost forwards the host's listener to the API server, and sends a LabReady and the client's network namespace (see LabScenario).
+func offerOnHost(ctx context.Context, l *lab.Lab, ready LabReady, _ *recorder, _ func() time.Duration) (closing func(), err error) {
+	told := os.NewFile(host.FirstPassed+1, "ready")
+	defer told.Close()
+	listener, err := net.FileListener(os.NewFile(host.FirstPassed, "API listener"))
 	if err != nil {
-		return ready, "", fmt.Errorf("reading the lab's kubeconfig: %w", err)
+		return nil, fmt.Errorf("opening the listener for the API: %w", err)
+	}
+	// The client's namespace has another loopback than the host.
+	within, err := l.Net.Client.Listen(ctx, "tcp", listener.Addr().String())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listening for the client: %w", err), listener.Close())
+	}
+	for _, from := range []net.Listener{listener, within} {
+		go host.Forward(from, ready.Server)
+	}
+	return func() { listener.Close(); within.Close() }, sendReady(told, ready, l.Net.Client.Fd())
+}
+
+// outsideLink is the network device of a VM.
+const outsideLink = "eth0"
+
+// offerInVM connects the VM's network device to the client, and writes a LabReady into the region (see LabScenario).
+func offerInVM(_ context.Context, l *lab.Lab, ready LabReady, r *recorder, now func() time.Duration) (closing func(), err error) {
+	if err := l.Net.ConnectOutside(outsideLink); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(ready)
+	if err == nil {
+		err = r.frames.Write(vm.FrameFile, append([]byte(ReadyFile+"\x00"), data...))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reporting to the host that the lab is up: %w", err)
+	}
+	newConsole(now).report(progress.Event{Kind: progress.Checkpoint, At: now(), Text: "the API server can be reached"})
+	return func() {}, nil
+}
+
+// readyLab returns the lab's kubeconfig, and the address of its API server.
+func readyLab(l *lab.Lab) (ready LabReady, err error) {
+	if ready.Kubeconfig, err = os.ReadFile(l.Kubeconfig); err != nil {
+		return ready, fmt.Errorf("reading the lab's kubeconfig: %w", err)
+	}
+	config, err := clientcmd.Load(ready.Kubeconfig)
+	if err != nil {
+		return ready, fmt.Errorf("reading the lab's kubeconfig: %w", err)
 	}
 	for _, c := range config.Clusters {
 		u, err := url.Parse(c.Server)
 		if err != nil {
-			return ready, "", fmt.Errorf("reading the lab's kubeconfig: %w", err)
+			return ready, fmt.Errorf("reading the lab's kubeconfig: %w", err)
 		}
-		server, u.Host = u.Host, address
-		c.Server = u.String()
+		ready.Server = u.Host
 	}
-	ready.Kubeconfig, err = clientcmd.Write(*config)
-	return ready, server, err
+	return ready, nil
 }
 
-// sendReady sends the host the lab's kubeconfig and a descriptor of the client's network namespace (unix(7), SCM_RIGHTS).
+// sendReady sends the host the message and a descriptor of the client's network namespace (unix(7), SCM_RIGHTS).
 func sendReady(to *os.File, ready LabReady, namespace int) error {
 	data, err := json.Marshal(ready)
 	if err == nil {
@@ -90,32 +123,6 @@ func sendReady(to *os.File, ready LabReady, namespace int) error {
 		return fmt.Errorf("reporting to the host that the lab is up: %w", err)
 	}
 	return nil
-}
-
-// forward forwards the listener's connections to the address until the listener is closed.
-func forward(from net.Listener, to string) {
-	for {
-		in, err := from.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer in.Close()
-			out, err := net.Dial("tcp", to)
-			if err != nil {
-				return // the client sees a closed connection
-			}
-			defer out.Close()
-			var both sync.WaitGroup
-			for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
-				both.Go(func() {
-					_, _ = io.Copy(way[0], way[1])
-					_ = way[0].(*net.TCPConn).CloseWrite() // the other direction may continue
-				})
-			}
-			both.Wait()
-		}()
-	}
 }
 
 // discard is a recorder that drops everything.

@@ -33,7 +33,7 @@ type standalone struct {
 // standalones describes the standalone programs by the scenario of their plans; see runners.
 var standalones = map[string]standalone{
 	TryScenario:     {},
-	LabScenario:     {subjects: true},
+	LabScenario:     {subjects: true, modules: []string{"virtio_net"}},
 	bench.Scenario:  {subjects: true},
 	RoutingScenario: {subjects: true, unjudged: true, modules: []string{"sctp", "xt_sctp"}, check: checkRoutingParameters},
 	CostScenario:    {subjects: true, unjudged: true, virtual: true, check: checkCostParameters},
@@ -66,13 +66,18 @@ func (p Plan) Modules() []string {
 // commas; the network itself is always tested. The reason of the run is the first failure.
 const TryScenario = "try"
 
-// LabScenario keeps a lab up for other programs. Its runner gets a listener of the host, whose connections it forwards to the API
-// server, and a unix socket, to which it sends a LabReady and the client's network namespace.
+// LabScenario keeps a lab up for other programs. On the host its runner gets a listener, whose connections it forwards to the API
+// server, and a unix socket, to which it sends a LabReady and the client's network namespace. In a VM it writes the LabReady into the
+// region before it announces a checkpoint, and its network device is a link to the client.
 const LabScenario = "lab"
+
+// ReadyFile is the file in the region of a VM that has the LabReady.
+const ReadyFile = "ready.json"
 
 // LabReady is the message to the host when the lab is up.
 type LabReady struct {
-	Kubeconfig []byte `json:"kubeconfig"` // of the administrator, with the listener as the server
+	Kubeconfig []byte `json:"kubeconfig"` // of the administrator, with the address of the lab's own network
+	Server     string `json:"server"`     // that address, with its port
 }
 
 // Stopped is the end of a run that was asked to stop at an instant.

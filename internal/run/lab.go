@@ -10,6 +10,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -25,12 +26,12 @@ type Standing struct {
 	Images bool
 }
 
-// Lab brings a lab up on the host and keeps it until ctx ends (see site.HoldLab).
+// Lab brings a lab up on the kernel that the options name, host or vm, and keeps it until ctx ends (see site.HoldLab).
 func Lab(ctx context.Context, o Options, s Standing) error {
 	if err := o.fillDefaults(); err != nil {
 		return err
 	}
-	o.Scenario, o.Kernel = guest.LabScenario, "host"
+	o.Scenario = guest.LabScenario
 	if err := o.checkNumbers(); err != nil {
 		return err
 	}
@@ -55,8 +56,14 @@ func Lab(ctx context.Context, o Options, s Standing) error {
 		return UsageError{Reason: err}
 	}
 	plan := guest.Plan{Scenario: o.Scenario, Parameters: params, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, DaemonSet: set, Images: s.Images,
-		ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate, Kernel: guest.KernelHost}
-	if err := plan.CheckHost(); err != nil {
+		ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate}
+	if o.Kernel == guest.KernelHost {
+		plan.Kernel = o.Kernel
+		err = plan.CheckHost()
+	} else if family := scenarios.Params(params).Family(); family == record.IPv6 {
+		err = fmt.Errorf("--kernel vm: the link to the VM has no %s; give --kernel host", family.API())
+	}
+	if err != nil {
 		return UsageError{Reason: err}
 	}
 	return site.HoldLab(ctx, o.call(), o.LabOptions, plan, spec, s.File, s.Up)

@@ -4,6 +4,7 @@ package run_test
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,13 @@ import (
 
 // labUp starts a lab with these flags in a separate process until the test ends, and returns its kubeconfig.
 func labUp(t *testing.T, subject string, flags ...string) string {
+	t.Helper()
+	file, _ := startLab(t, subject, flags...)
+	return file
+}
+
+// startLab is labUp, which also returns the process.
+func startLab(t *testing.T, subject string, flags ...string) (string, *os.Process) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	cmd := exec.Command(program, append([]string{"lab", "up", "--subject", subject, "--kubeconfig", file}, flags...)...)
@@ -44,7 +52,7 @@ func labUp(t *testing.T, subject string, flags ...string) string {
 			t.Fatalf("the lab did not come up:\n%s", said.String())
 		}
 	}
-	return file
+	return file, cmd.Process
 }
 
 // output is the output of a program so far.

@@ -70,6 +70,9 @@ func (h *Host) World(ctx context.Context) (err error) {
 // hostInit are the arguments of hitless as the first process of a guest on the host.
 var hostInit = []string{"guest", "init"}
 
+// hostOutside are the arguments of hitless as the process of a network namespace outside of a VM.
+var hostOutside = []string{"guest", "outside"}
+
 func onHost(l *lab) Site { return &Host{lab: l} }
 
 // tryHost tests whether this machine's kernel can run the lab.

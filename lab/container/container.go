@@ -171,11 +171,26 @@ func pivot() error {
 	if err := os.Chdir(at); err != nil {
 		return err
 	}
-	if err := unix.PivotRoot(".", "."); err != nil {
+	err := unix.PivotRoot(".", ".")
+	if errors.Is(err, unix.EINVAL) {
+		return cover()
+	}
+	if err != nil {
 		return fmt.Errorf("changing the root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("leaving the node's root: %w", err)
+	}
+	return os.Chdir("/")
+}
+
+// cover makes the root the visible one where the old root is the kernel's first, as in a VM: that stays below it (switch_root(8)).
+func cover() error {
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("changing the root: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("changing the root: %w", err)
 	}
 	return os.Chdir("/")
 }

@@ -64,7 +64,7 @@ func Run(ctx context.Context, j Job) (*vm.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.CPU = anyCPU
+	out.CPU = vm.AnyCPU
 	if j.OwnCPU {
 		cpu, err := vm.AcquireCPU(ctx, j.Line)
 		if err != nil {
@@ -83,9 +83,6 @@ func Run(ctx context.Context, j Job) (*vm.Outcome, error) {
 	}
 	return out, nil
 }
-
-// anyCPU is Outcome.CPU of a guest that is not bound to a CPU.
-const anyCPU = -1
 
 // newRegion creates the region in anonymous memory, which ends with its last user.
 func newRegion(plan []byte) (*vm.Outcome, *os.File, error) {
@@ -149,22 +146,37 @@ func (j Job) supervise(ctx context.Context, region *os.File, out *vm.Outcome) er
 	return nil
 }
 
-// start starts the first process in a user namespace, also for root: this limits its rights to its own network
-// namespace. Root can do without, where the kernel grants no user namespace.
+// start starts the first process.
 func (j Job) start(files []byte, region *os.File, console *console, cpu int) (*exec.Cmd, <-chan error, error) {
+	return isolated(cpu, unix.CLONE_NEWNET|unix.CLONE_NEWNS|unix.CLONE_NEWPID|unix.CLONE_NEWIPC|unix.CLONE_NEWUTS, func() *exec.Cmd {
+		cmd := exec.Command(j.Program, j.Args...)
+		cmd.Env = []string{passedVariable + "=" + strconv.Itoa(len(j.Pass))}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(files), console, console, append([]*os.File{region}, j.Pass...)
+		return cmd
+	})
+}
+
+// isolated starts a command in new namespaces, which end with this process. It gets a user namespace, also for root: this limits its
+// rights to its own network namespace. Root can do without, where the kernel grants no user namespace.
+func isolated(cpu int, namespaces uintptr, command func() *exec.Cmd) (*exec.Cmd, <-chan error, error) {
 	var refused error
 	for _, user := range []bool{true, false} {
 		if !user && os.Geteuid() != 0 {
 			break
 		}
-		cmd := j.command(user)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = bytes.NewReader(files), console, console, append([]*os.File{region}, j.Pass...)
+		cmd := command()
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: namespaces}
+		if user {
+			cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+		}
 		ended, err := launch(cmd, cpu)
 		if err == nil {
 			return cmd, ended, nil
 		}
 		if !isNamespaceRefusal(err) {
-			return nil, nil, fmt.Errorf("starting the guest's first process: %w", err)
+			return nil, nil, fmt.Errorf("starting the first process of new namespaces: %w", err)
 		}
 		if refused == nil {
 			refused = err
@@ -184,19 +196,6 @@ func isNamespaceRefusal(err error) bool {
 	return false
 }
 
-func (j Job) command(user bool) *exec.Cmd {
-	cmd := exec.Command(j.Program, j.Args...)
-	cmd.Env = []string{passedVariable + "=" + strconv.Itoa(len(j.Pass))}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL,
-		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
-	if user {
-		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
-	}
-	return cmd
-}
-
 // launch starts the command on a goroutine that keeps its thread: the process inherits the thread's CPU affinity and
 // dies with the thread (PR_SET_PDEATHSIG).
 func launch(cmd *exec.Cmd, cpu int) (<-chan error, error) {
@@ -204,7 +203,7 @@ func launch(cmd *exec.Cmd, cpu int) (<-chan error, error) {
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread's CPU mask may have changed
 		var err error
-		if cpu != anyCPU {
+		if cpu != vm.AnyCPU {
 			err = vm.PinThread(cpu)
 			// Failure is not an error: the lateness of the attempts shows whether the guest got enough CPU time.
 			_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
@@ -212,7 +211,7 @@ func launch(cmd *exec.Cmd, cpu int) (<-chan error, error) {
 		if err == nil {
 			err = cmd.Start()
 		}
-		if err == nil && cpu != anyCPU {
+		if err == nil && cpu != vm.AnyCPU {
 			_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte(strconv.Itoa(niceness)), 0)
 		}
 		started <- err

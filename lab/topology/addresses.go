@@ -20,6 +20,12 @@ var (
 	ClientSources = netip.MustParsePrefix("10.200.0.0/16")
 )
 
+// The link between the client of a lab in a VM and the network namespace outside of the VM that is the client for others.
+var (
+	Outside        = netip.MustParsePrefix("198.18.0.2/30")
+	OutsideGateway = netip.MustParsePrefix("198.18.0.1/30") // the client
+)
+
 // MaxNodes is the limit of the addressing plan.
 const MaxNodes = 200
 

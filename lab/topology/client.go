@@ -7,6 +7,11 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/hitless/hitless/record"
 )
 
@@ -61,4 +66,43 @@ func (n *Network) RouteTo(to netip.Prefix, node *Node) error {
 		}
 	}
 	return err
+}
+
+// ConnectOutside gives the client a link of the caller's network namespace, and lets what is behind the link be the client: its packets
+// have the client's address. The network must have IPv4.
+func (n *Network) ConnectOutside(link string) error {
+	const inside = "outside"
+	device, err := netlink.LinkByName(link)
+	if err == nil {
+		err = netlink.LinkSetName(device, inside)
+	}
+	if err == nil {
+		err = netlink.LinkSetNsFd(device, n.Client.Fd())
+	}
+	if err == nil {
+		err = n.Client.Do(func() error {
+			return errors.Join(netlinkUp(inside, OutsideGateway), sysctls("net/ipv4/ip_forward=1", "net/ipv4/conf/"+inside+"/rp_filter=0"))
+		})
+	}
+	if err == nil {
+		err = n.masqueradeClient()
+	}
+	if err != nil {
+		return fmt.Errorf("connecting %s to the client: %w", link, err)
+	}
+	return nil
+}
+
+// masqueradeClient gives all that leaves the client to the lab the client's address.
+func (n *Network) masqueradeClient() error {
+	conn, err := nftables.New(nftables.WithNetNSFd(n.Client.Fd()))
+	if err != nil {
+		return err
+	}
+	table := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "hitless-outside"})
+	chain := conn.AddChain(&nftables.Chain{Name: "after", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookPostrouting,
+		Priority: nftables.ChainPriorityNATSource})
+	eth0 := append([]byte("eth0"), make([]byte, unix.IFNAMSIZ-len("eth0"))...)
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(equal(&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, eth0), &expr.Masq{})})
+	return conn.Flush()
 }

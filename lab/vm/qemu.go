@@ -45,6 +45,8 @@ type Boot struct {
 	MemoryGroups bool
 	// KVM uses hardware virtualisation; only with RealTime.
 	KVM bool
+	// Standing makes the guest a server for programs of the host; nil for an isolated one. Only with RealTime.
+	Standing *Standing
 	// Call answers the calls that the guest makes after its last pause; nil for a guest that makes none. Only with the virtual clock.
 	Call func(request []byte) ([]byte, error)
 	// Deadline is the wall time after which the guest is killed, 0 for none.
@@ -54,13 +56,19 @@ type Boot struct {
 	Line func(line string, region []byte)
 }
 
+// Standing is what a guest has that serves programs of the host. Such a guest has the host's date, and reserves no CPU.
+type Standing struct {
+	Tap  *os.File // the other end of the guest's only network device
+	CPUs int      // of the guest, at least 1; they need not run in step
+}
+
 // Outcome is the result of a guest. Close releases its memory.
 type Outcome struct {
 	Region  []byte
 	Console []string      // the last lines
 	Wall    time.Duration // how long QEMU ran
 	CPUTime time.Duration // CPU time of QEMU; 0 on the host's kernel
-	CPU     int           // host CPU that it ran on
+	CPU     int           // host CPU that it ran on; AnyCPU if it is bound to none
 	Args    []string      // QEMU's command line without paths
 	file    *os.File
 }
@@ -70,16 +78,29 @@ func (o *Outcome) Close() error {
 	return errors.Join(unmap(o.Region), o.file.Close())
 }
 
+// AnyCPU is the CPU of a guest that is bound to none.
+const AnyCPU = -1
+
+// firstExtraFile is the descriptor in QEMU of the first of exec.Cmd's ExtraFiles.
+const firstExtraFile = 3
+
 // QEMU is the program that boots the guest.
 const QEMU = "qemu-system-x86_64"
 
 // commandLine returns QEMU's arguments, which isolate the guest from outside input while it runs. docs/determinism.md
 // explains each switch. files is the size of the device with the guest's files.
 func (b Boot) commandLine(dir string, files int64, restored bool) []string {
+	cpus, date := 1, "base=2026-01-01T00:00:00,clock=vm"
+	if b.Standing != nil {
+		cpus, date = b.Standing.CPUs, "base=utc"
+	}
 	args := []string{"-nodefaults", "-no-user-config", "-name", "hitless,debug-threads=on", "-vga", "none", "-M", "q35,hpet=off,vmport=off",
-		"-smp", "1", "-rtc", "base=2026-01-01T00:00:00,clock=vm", "-m", fmt.Sprint(b.MemoryMB),
+		"-smp", fmt.Sprint(cpus), "-rtc", date, "-m", fmt.Sprint(b.MemoryMB),
 		"-display", "none", "-monitor", "none", "-no-reboot"}
 	switch {
+	case b.Standing != nil:
+		args = append(args, "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "qemu64",
+			"-netdev", fmt.Sprintf("tap,id=outside,fd=%d", firstExtraFile), "-device", "virtio-net-pci,netdev=outside,romfile=")
 	case b.KVM:
 		args = append(args, "-accel", "kvm", "-cpu", "host")
 	case b.RealTime:
@@ -128,6 +149,9 @@ func Run(ctx context.Context, b Boot) (*Outcome, error) {
 	line := func(string, []byte) {}
 	if b.Line != nil {
 		line = b.Line
+	}
+	if b.Standing != nil {
+		return b.runOnce(ctx, path, AnyCPU, nil)
 	}
 	cpu, err := AcquireCPU(ctx, func(text string) { line(text, nil) })
 	if err != nil {
@@ -295,17 +319,22 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 		}
 		defer ours.conn.Close() // after QEMU's end: closing would wake QEMU while the guest runs
 		m, cmd.ExtraFiles = ours, []*os.File{theirs}
+	} else if b.Standing != nil {
+		cmd.ExtraFiles = []*os.File{b.Standing.Tap}
 	}
 	ended := make(chan error, 1)
 	begin := time.Now()
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread's CPU mask has changed
-		err := PinThread(out.CPU)
+		var err error
+		if out.CPU != AnyCPU {
+			err = PinThread(out.CPU)
+		}
 		if err == nil {
 			err = cmd.Start()
 		}
-		if err == nil {
+		if err == nil && out.CPU != AnyCPU {
 			if of := threadsOf(cmd.Process.Pid); m == nil {
 				of.order() // the guest runs at once
 			} else {
@@ -320,7 +349,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 	}()
 	err := <-started
 	for _, f := range cmd.ExtraFiles {
-		f.Close() // otherwise our end never sees QEMU close its own
+		f.Close() // otherwise our end never sees QEMU close its own; and a tap ends with QEMU
 	}
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", QEMU, err)

@@ -30,9 +30,9 @@ var (
 	seed = flag.Int64("guest.seed", 1, "seed of the guest, which shifts its timing")
 )
 
-// packages have netns tests that need IPVS or, in lab/topology, control groups, and run in this order. contract is the first, since new network namespaces inherit sysctls
+// packages have netns tests that need IPVS, in lab/topology control groups and in lab/container a VM's root, and run in this order. contract is the first, since new network namespaces inherit sysctls
 // of the guest's own one, which other tests change.
-var packages = []string{"suites/proxier/contract", "proxier/linux", "proxier/engine", "proxier", "suites/proxier/migration", "lab/topology"}
+var packages = []string{"suites/proxier/contract", "proxier/linux", "proxier/engine", "proxier", "suites/proxier/migration", "lab/topology", "lab/container"}
 
 // smoke matches the tests of `make smoke`: connections through virtual servers, the effect of changes on them, and what a node has for itself.
 const smoke = "ThroughIPVS|BusyConnections|UDPFlowsFollow|OfANode"

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -25,10 +27,29 @@ var _ = Describe("the packets of a run that loses connections", func() {
 		Expect(r.Lanes[0].Unlocated).To(BeZero(), "each SYN must have passed a node")
 	})
 
-	It("do not agree with a record that lacks one failed attempt in fifty", func() {
+	DescribeTable("do not agree with the record of a prober that", func(broken prober, kind verify.Kind) {
 		result, history := finished(withoutFallback)
-		r := verified(withoutSomeFailures(history), result.Dir)
-		Expect(r.Findings).To(ContainElement(HaveField("Kind", verify.Unrecorded)))
+		r := verified(writtenBy(broken, history), result.Dir)
+		Expect(r.Findings).To(ContainElement(HaveField("Kind", kind)))
+	},
+		Entry("discards one failed attempt in fifty", discarding, verify.Unrecorded),
+		Entry("charges one failed attempt in fifty to the wrong second", charging, verify.OtherTime),
+		Entry("reports a reset as a timeout", renaming, verify.OtherOutcome))
+
+	It("are as many as the client's kernel counted", func() {
+		result, history := finished(withoutFallback)
+		r := verified(history, result.Dir)
+		data, err := os.ReadFile(filepath.Join(result.Dir, record.CountersFile))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.CompareCounters(bytes.NewReader(data))).To(Succeed())
+		Expect(r.Findings).To(BeEmpty())
+		Expect(r.Counters.Kernel.Opened).To(BeNumerically(">=", 5000))
+		Expect(r.Counters.Kernel.Repeated).To(BeNumerically(">=", 500))
+		Expect(r.Conntrack.Lookups).To(BeNumerically(">", 0), "the tracking of lost connections must have been looked up")
+
+		r = verified(history, result.Dir)
+		Expect(r.CompareCounters(strings.NewReader(`{"opened":1,"repeated":1}`))).To(Succeed())
+		Expect(r.Findings).To(HaveExactElements(HaveField("Kind", verify.OtherKernel), HaveField("Kind", verify.OtherKernel)))
 	})
 })
 
@@ -72,8 +93,27 @@ func verified(h *record.History, folder string) *verify.Result {
 	return r
 }
 
-// withoutSomeFailures is the record as a prober writes it that discards each fiftieth failed attempt.
-func withoutSomeFailures(h *record.History) *record.History {
+// prober changes an attempt as a broken prober writes it; failed counts the failed ones until then. It reports false for one that it discards.
+type prober func(a *record.Attempt, failed int) bool
+
+func discarding(a *record.Attempt, failed int) bool { return !a.Class.Dropped() || failed%50 != 0 }
+
+func charging(a *record.Attempt, failed int) bool {
+	if a.Class.Dropped() && failed%50 == 0 {
+		a.Intended -= time.Second
+	}
+	return true
+}
+
+func renaming(a *record.Attempt, _ int) bool {
+	if a.Class == record.Reset {
+		a.Class = record.ReplyTimeout
+	}
+	return true
+}
+
+// writtenBy is the record as a broken prober writes it.
+func writtenBy(broken prober, h *record.History) *record.History {
 	GinkgoHelper()
 	dir := filepath.Join(GinkgoT().TempDir(), record.HistoryDir)
 	w, err := record.NewHistoryWriter(dir, h.Run)
@@ -88,7 +128,7 @@ func withoutSomeFailures(h *record.History) *record.History {
 		if a.Class.Dropped() {
 			failed++
 		}
-		if !a.Class.Dropped() || failed%50 != 0 {
+		if broken(&a, failed) {
 			w.Attempt(a)
 		}
 	}

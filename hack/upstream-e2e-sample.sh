@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The Conformance specs of Services of Kubernetes' own e2e suite, for CI: kube-proxy v1.37.1 must pass them all. Beside them the red twin runs,
+# one spec that kube-proxy v1.25.3 must fail, since it does not use terminating endpoints. `make nightly` has these specs too.
+# Exit code: 0 as wanted, 1 otherwise. The results are in out/upstream-e2e-sample.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=out/upstream-e2e-sample
+rm -rf "$out" && mkdir -p "$out"
+bin/hitless build e2e.test@v1.37.1 ginkgo@v2.32.0 kubectl@v1.37.1 agnhost@v1.37.1 coredns@v1.15.0 >"$out/programs.txt"
+# suite runs specs within the time that CI has for them.
+suite() { # name, subject, regular expression of specs
+  SUBJECT=$2 FOCUS=$3 OUT=$out/$1 TIMEOUT=5m hack/upstream-e2e.sh >"$out/$1.log" 2>&1
+}
+begin=$SECONDS
+red=0 green=0
+suite red kube-proxy@v1.25.3/iptables 'Services should fallback to terminating endpoints .* with internalTrafficPolicy=Cluster' &
+twin=$!
+suite green kube-proxy@v1.37.1/nftables '\[sig-network\] Services.*\[Conformance\]' || green=$?
+wait "$twin" || red=$?
+cat "$out"/green.log "$out"/red.log
+echo "upstream-e2e-sample: $(grep -c ^passed "$out/green/specs.tsv" || true) specs passed with v1.37.1, exit code $green; exit code $red with v1.25.3, which must be 1; $((SECONDS - begin)) s"
+[ "$green" = 0 ] && [ "$red" = 1 ] && [ "$(cut -f1 "$out/red/specs.tsv")" = failed ]
