@@ -234,7 +234,8 @@ func errorWord(err error) string {
 	switch {
 	case errors.As(err, &reported):
 		return string(reported)
-	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EPERM): // the latter by proxies that translate connect(2), as Cilium
+	// Cilium, which translates connect(2), refuses by EPERM up to 1.15 and by EHOSTUNREACH in 1.20.
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EPERM), errors.Is(err, unix.EHOSTUNREACH):
 		return "refused"
 	case errors.Is(err, unix.EINPROGRESS), errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ETIMEDOUT), errors.As(err, &network) && network.Timeout():
 		return "dropped"
