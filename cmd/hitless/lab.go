@@ -48,11 +48,13 @@ func labUpCommand() *cobra.Command {
 	var standing run.Standing
 	cmd := &cobra.Command{
 		Use: "up", Short: "Bring a lab up for other programs, until Ctrl-C",
-		Long: `Bring a lab up and keep it until Ctrl-C: nodes, pods, a load balancer and a real control plane, as a cluster for other programs. Its kubeconfig is written to a file; the API answers on this machine's
-loopback. The external addresses of its Services are in the lab's network: ` + "`hitless lab shell`" + ` runs a program there.
+		Long: `Bring a lab up and keep it until Ctrl-C: nodes, pods, a load balancer and a real control plane, as a cluster
+for other programs. Its kubeconfig is written to a file; the API answers on this machine's loopback. The external addresses of its
+Services are in the lab's network: ` + "`hitless lab shell`" + ` runs a program there.
 
-The lab is in namespaces of this machine's kernel. With --kernel vm it is in a VM, which can run proxies in mode ipvs too, and the bundled
-one. The VM has the real clock, as other programs do: unlike a run, such a lab is not the same each time. It is also many times slower.
+The lab is in namespaces of this machine's kernel. With --kernel vm it is in a VM, which can run proxies in mode ipvs too, and the
+bundled one. The VM has the real clock, as other programs do: unlike a run in a VM, such a lab is not the same each time. It is also
+many times slower.
 
 The proxies are programs, or with --proxy-daemonset the pods of the DaemonSet kube-system/kube-proxy, as in most clusters. Then
 the scenarios restart and upgrade work on this lab; --proxy-image adds a version to upgrade to.
@@ -60,6 +62,8 @@ the scenarios restart and upgrade work on this lab; --proxy-image adds a version
 Nothing of this machine is changed, and nothing is left behind. Root is not needed where user namespaces are allowed.`,
 		Example: `  hitless lab up --subject kube-proxy@v1.25.3/iptables &
   hitless lab shell -- hitless run rollout --kubeconfig ` + labKubeconfig + `
+
+  hitless lab up --kernel vm --subject bundled --images
 
   hitless lab up --subject kube-proxy@v1.36.1/nftables --proxy-daemonset --proxy-image kube-proxy@v1.37.1 &
   hitless lab shell -- hitless run upgrade --kubeconfig ` + labKubeconfig + ` --set proxy=kube-system/ds/kube-proxy \

@@ -74,6 +74,9 @@ func (n *Network) ConnectOutside(link string) error {
 	const inside = "outside"
 	device, err := netlink.LinkByName(link)
 	if err == nil {
+		err = netlink.LinkSetDown(device) // Linux before 6.2 renames no other link
+	}
+	if err == nil {
 		err = netlink.LinkSetName(device, inside)
 	}
 	if err == nil {
