@@ -1,0 +1,65 @@
+//go:build lab
+
+package subjects
+
+import (
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/suites"
+)
+
+// ciliumRun is a run with Cilium: of a scenario with settings, or of a timeline in testdata.
+type ciliumRun struct {
+	subject, scenario, timeline string
+	set                         map[string]string
+}
+
+// short are settings with little traffic before and after the scenario.
+func short(more ...string) map[string]string {
+	s := map[string]string{"baseline": "10s", "settle": "10s"}
+	for i := 0; i < len(more); i += 2 {
+		s[more[i]] = more[i+1]
+	}
+	return s
+}
+
+// Cilium passes rollouts from each place of a client. What must fail does, with its cause. The first build takes five minutes.
+var _ = DescribeTable("Cilium", suites.Nightly, func(ctx SpecContext, r ciliumRun, want analysis.Verdict, cause string) {
+	o := run.Options{Scenario: r.scenario, Set: r.set, Rate: 50, Seed: 1, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: r.subject}}
+	if r.timeline != "" {
+		line, err := run.ReadTimeline(ctx, filepath.Join("testdata", r.timeline))
+		Expect(err).NotTo(HaveOccurred())
+		o.Timeline = line
+	}
+	result, history, err := suites.Start(ctx, GinkgoT().TempDir(), "run", o).Wait()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed())
+	Expect(suites.CheckExplained(result.Report)).To(Succeed())
+	Expect(result.Report.Verdict).To(Equal(want), "%v", result.Report.Reasons)
+	if cause != "" {
+		var causes []string
+		for _, l := range result.Report.Lanes {
+			for _, outage := range l.Outages {
+				causes = append(causes, outage.Cause.Text)
+			}
+		}
+		Expect(causes).To(ContainElement(ContainSubstring(cause)))
+	}
+},
+	Entry("passes a rollout, 1.15.19", ciliumRun{"cilium@1.15.19", "rollout", "", short("rollouts", "1")}, analysis.Pass, ""),
+	Entry("fails it without terminating endpoints", ciliumRun{"cilium@1.15.19?enable-k8s-terminating-endpoint=false", "rollout", "", short("rollouts", "1")}, analysis.Fail, "in the BPF maps"),
+	Entry("passes a rollout, 1.20.2", ciliumRun{"cilium@1.20.2", "rollout", "", short("rollouts", "1")}, analysis.Pass, ""),
+	Entry("passes a rollout for a client on a node", ciliumRun{"cilium@1.15.19", "rollout", "", short("rollouts", "1", "client", "node", "trafficPolicy", "Cluster")}, analysis.Pass, ""),
+	Entry("passes a rollout for a client in a pod", ciliumRun{"cilium@1.15.19", "rollout", "", short("rollouts", "1", "client", "pod", "trafficPolicy", "Cluster")}, analysis.Pass, ""),
+	Entry("fails a restart after which its map of Services is empty", ciliumRun{"cilium@1.15.19", "", "emptied.timeline", nil}, analysis.Fail, "in the BPF maps"),
+	Entry("resets open connections to pods that become unready, 1.15.19", ciliumRun{"cilium@1.15.19", "flap", "", short("watch", "70s")}, analysis.Fail, "unready"),
+	Entry("keeps them, 1.20.2", ciliumRun{"cilium@1.20.2", "flap", "", short("watch", "70s")}, analysis.Pass, ""),
+	Entry("refuses traffic after source ranges were removed, 1.15.19", ciliumRun{"cilium@1.15.19", "policy", "", short("between", "5s")}, analysis.Fail, "loadBalancerSourceRanges"),
+	Entry("serves it, 1.20.2", ciliumRun{"cilium@1.20.2", "policy", "", short("between", "5s")}, analysis.Pass, ""),
+)
