@@ -19,12 +19,7 @@ const reachWithin = 10 * time.Second
 
 // Reach makes one request of the process itself, over tcp or udp, and waits 2 s at most for its answer.
 func Reach(ctx context.Context, network, target string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if network == "udp" {
-		return exchangeUDP(ctx, probes.DialBesideLanes, target)
-	}
-	return reachHTTP(ctx, probes.DialBesideLanes, target)
+	return reach(ctx, probes.DialBesideLanes, network, target)
 }
 
 // reachByProgram makes a request by a program that start starts. The error has what the program wrote.

@@ -39,18 +39,21 @@ func (c runClock) Now() time.Duration { return c.now() }
 
 func (c runClock) Sleep(ctx context.Context, d time.Duration) error { return clock.Sleep(ctx, d) }
 
-// reach makes one attempt on a new connection from the client's namespace.
-func reach(ctx context.Context, client *topology.Namespace, network, target string) error {
+// dialer connects from somewhere.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// reach makes one attempt on a new connection, for 2 s at most.
+func reach(ctx context.Context, dial dialer, network, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if network == "udp" {
-		return exchangeUDP(ctx, besideLanes(client), target)
+		return exchangeUDP(ctx, dial, target)
 	}
-	return reachHTTP(ctx, besideLanes(client), target)
+	return reachHTTP(ctx, dial, target)
 }
 
 // besideLanes dials from a client's namespace with source ports that no lane uses.
-func besideLanes(client *topology.Namespace) func(ctx context.Context, network, address string) (net.Conn, error) {
+func besideLanes(client *topology.Namespace) dialer {
 	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 		err = client.Do(func() error {
 			conn, err = probes.DialBesideLanes(ctx, network, address)
@@ -61,7 +64,7 @@ func besideLanes(client *topology.Namespace) func(ctx context.Context, network, 
 }
 
 // reachHTTP makes one request on a new connection.
-func reachHTTP(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), target string) error {
+func reachHTTP(ctx context.Context, dial dialer, target string) error {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: dial}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+"/hostname", nil)
 	if err != nil {
@@ -79,7 +82,7 @@ func reachHTTP(ctx context.Context, dial func(ctx context.Context, network, addr
 }
 
 // exchangeUDP sends one datagram and waits for its answer.
-func exchangeUDP(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), target string) error {
+func exchangeUDP(ctx context.Context, dial dialer, target string) error {
 	conn, err := dial(ctx, "udp", target)
 	if err != nil {
 		return err
@@ -112,7 +115,7 @@ func (s site) Reach(ctx context.Context, network, target string) error {
 	if s.procs != nil && s.from.node != nil {
 		return reachByProgram(ctx, func(spec procs.Spec) (*procs.Process, error) { return s.from.start(s.procs, spec) }, network, target)
 	}
-	return reach(ctx, s.from.Namespace, network, target)
+	return reach(ctx, besideLanes(s.from.Namespace), network, target)
 }
 
 // reachFrom makes a request of a node.

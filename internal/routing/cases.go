@@ -131,7 +131,7 @@ var Changes = []Change{
 		{Name: "type changed to ClusterIP, load balancer IP", Client: "client", Target: "lb/1:80", Want: "dropped", Features: []string{"policy-change", "load-balancer"}},
 	}},
 	{func(w *Testbed) error {
-		return w.remove("Service", "shop", "plain")
+		return w.remove("Service", shop, "plain")
 	}, []Case{{Name: "deleted", Client: "c", Target: "cluster/1:80", Want: "dropped", WaitForDrain: true, Features: []string{"removed-flows", "cluster-ip"}}}},
 }
 

@@ -41,6 +41,7 @@ func RunCosts(ctx context.Context, c CostConfig) (err error) {
 	if err != nil {
 		return err
 	}
+	w.program = c.Program
 	m := &costs{CostConfig: c, w: w}
 	if err := m.start(ctx); err != nil {
 		return err

@@ -58,7 +58,7 @@ func childrenOf(t *testing.T, pid int) (all []string) {
 	return all
 }
 
-// running are the processes that have not ended. One that nobody has waited for has no memory and no command line.
+// running returns the process IDs that still have a command line. A zombie process has none: it has ended, and its parent has not waited.
 func running(pids []string) (all []string) {
 	for _, pid := range pids {
 		if line, err := os.ReadFile("/proc/" + pid + "/cmdline"); err == nil && len(line) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// What is behind a link to the client is the client for a node: it reaches the node, which sees the client's address.
+// A namespace that is linked to the client's connects to a node. The node sees the client's address.
 func TestAnOutsideIsTheClient(t *testing.T) {
 	var outside *Namespace
 	n := created(t, Config{Nodes: 1})
