@@ -34,7 +34,7 @@ var testHelpers = []string{"record/recordtest", "internal/testfiles"}
 var importRules = []importRule{
 	{tree: "record", reason: "any program can read or write a record"},
 	{tree: "observers", imports: []string{"record"}, reason: "the lab and live clusters share the observers"},
-	{tree: "probes", imports: []string{"record", "internal/cache", "internal/clock"}, tests: []string{"analysis", "reports"},
+	{tree: "probes", imports: []string{"record", "internal/cache", "internal/clock", "internal/epoll"}, tests: []string{"analysis", "reports"},
 		reason: "the detector depends neither on the subject nor on the analysis"},
 	{tree: "probes/session", imports: []string{"record", "probes", "analysis", "reports", "internal/cache", "internal/version"}, reason: "a probe session ends with a report"},
 	{tree: "probes/watch", imports: []string{"record", "probes", "analysis", "reports", "internal/cache"}, reason: "a watch writes a report for each period"},
@@ -52,11 +52,12 @@ var importRules = []importRule{
 	{tree: "reports/serve", imports: []string{"record", "analysis", "reports", "reports/compare"}, reason: "the server only reads the folders of runs"},
 
 	{tree: "proxier", imports: []string{"internal/flags", "internal/input"}, reason: "the bundled proxier is an independent program; it reads flags and files by the same rule"},
-	{tree: "lab", imports: []string{"record", "observers", "internal/cache", "internal/input"}, reason: "the lab contains neither scenarios nor measurement"},
+	{tree: "lab", imports: []string{"record", "observers", "internal/cache", "internal/epoll", "internal/input"}, reason: "the lab contains neither scenarios nor measurement"},
 	{tree: "cluster", imports: []string{"record", "observers", "internal/clock", "internal/input"}, reason: "the driver of live clusters needs no lab, and contains neither scenarios nor measurement"},
 
 	{tree: "internal/cache", reason: "every package may use it for files and locks"},
 	{tree: "internal/clock", reason: "every package may wait with it"},
+	{tree: "internal/epoll", reason: "clients and backends wait for sockets in the same way"},
 	{tree: "internal/flags", reason: "all commands follow one rule for flags"},
 	{tree: "internal/input", reason: "every package may read a user's file with it"},
 	{tree: "internal/progress", reason: "every part of a run may report progress"},

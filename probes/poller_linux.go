@@ -9,32 +9,25 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/internal/epoll"
 )
 
-// poller waits for sockets, for a time, and for wake-ups by other goroutines, all in one epoll instance.
-//
-// The Go runtime's poller watches that instance in turn. A thread blocked in epoll_wait would look like one in a system
-// call, and the runtime's monitor thread would wake up dozens of times after each attempt to check it; each wake-up
-// costs real time in a VM. The time comes from a timerfd: the runtime's timers are rounded to milliseconds when idle
-// (netpoll's epoll_wait), and a timerfd has neither rounding nor timer slack (timerfd_create(2), prctl(2)
-// PR_SET_TIMERSLACK).
+// poller waits for sockets, for a time, and for wake-ups by other goroutines, all in one epoll instance. The time comes from a timerfd:
+// the runtime's timers are rounded to milliseconds when idle (netpoll's epoll_wait), and a timerfd has neither rounding nor timer slack
+// (timerfd_create(2), prctl(2) PR_SET_TIMERSLACK).
 type poller struct {
 	clock  *clock
-	file   *os.File // the epoll instance
-	conn   syscall.RawConn
-	epoll  int
+	set    *epoll.Set
 	timer  int
 	event  int // eventfd of wake
 	armed  time.Duration
 	spec   unix.ItimerSpec
-	added  socketEvent
 	events [32]socketEvent
-	n      int
-	errno  syscall.Errno
 }
 
 // socketEvent reports changes of a socket: Events are the bits below, Fd is its token, Pad its generation.
-type socketEvent = unix.EpollEvent
+type socketEvent = epoll.Event
 
 const (
 	eventIn    = unix.EPOLLIN
@@ -44,7 +37,7 @@ const (
 )
 
 func newPoller(c *clock) (*poller, error) {
-	p := &poller{clock: c, epoll: -1, timer: -1, event: -1, armed: disarmed}
+	p := &poller{clock: c, timer: -1, event: -1, armed: disarmed}
 	if err := p.open(); err != nil {
 		p.close()
 		return nil, fmt.Errorf("making the probe engine's poller: %w", err)
@@ -53,14 +46,7 @@ func newPoller(c *clock) (*poller, error) {
 }
 
 func (p *poller) open() (err error) {
-	if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return os.NewSyscallError("epoll_create1", err)
-	}
-	if err = unix.SetNonblock(p.epoll, true); err != nil { // required by os.NewFile for polling
-		return os.NewSyscallError("fcntl", err)
-	}
-	p.file = os.NewFile(uintptr(p.epoll), "probe engine")
-	if p.conn, err = p.file.SyscallConn(); err != nil {
+	if p.set, err = epoll.Open(); err != nil {
 		return err
 	}
 	if p.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
@@ -94,8 +80,7 @@ func (p *poller) setToken(fd int, token, generation int32) syscall.Errno {
 }
 
 func (p *poller) control(how, fd int, edges uint32, token, generation int32) syscall.Errno {
-	p.added = socketEvent{Events: edges | unix.EPOLLET&0xffffffff, Fd: token, Pad: generation}
-	return sysEpollControl(p.epoll, how, fd, &p.added)
+	return p.set.Control(how, fd, edges, token, generation)
 }
 
 func (p *poller) now() time.Duration { return p.clock.Now() }
@@ -106,25 +91,17 @@ func (p *poller) wait(until time.Duration) ([]socketEvent, bool, error) {
 	if err := p.arm(until); err != nil {
 		return nil, false, err
 	}
-	if err := p.conn.Read(p.poll); err != nil {
+	n, err := p.set.Wait(p.events[:])
+	if err != nil {
 		return nil, false, fmt.Errorf("waiting for the probe engine's sockets: %w", err)
 	}
-	if p.errno != 0 {
-		return nil, false, fmt.Errorf("waiting for the probe engine's sockets: %w", p.errno)
-	}
-	for i := range p.events[:p.n] {
+	for i := range p.events[:n] {
 		if p.events[i].Fd == tokenTimer {
 			// The timer must be armed again even for the same time: this clock may be a few nanoseconds behind.
 			p.armed = disarmed
 		}
 	}
-	return p.events[:p.n], p.n < len(p.events), nil
-}
-
-// poll reads events without blocking; false makes the runtime wait and call it again.
-func (p *poller) poll(fd uintptr) bool {
-	p.n, p.errno = sysEpollPoll(int(fd), p.events[:])
-	return p.n > 0 || p.errno != 0
+	return p.events[:n], n < len(p.events), nil
 }
 
 // arm sets the timer. Each expiry is an edge, so the timer is never read.
@@ -156,7 +133,7 @@ func (p *poller) close() {
 			_ = unix.Close(fd)
 		}
 	}
-	if p.file != nil {
-		_ = p.file.Close()
+	if p.set != nil {
+		_ = p.set.Close()
 	}
 }

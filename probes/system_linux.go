@@ -8,13 +8,13 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hitless/hitless/internal/epoll"
 )
 
-// System calls of the engine, none of which can block. They bypass the Go scheduler (RawSyscall): the ordinary wrappers
-// wake the runtime's monitor thread (sysmon) with the first call after an idle time (reentersyscall() in
-// runtime/proc.go), which then checks the process every 20 us while it is busy. That was a quarter of the CPU of an
-// attempt at 200/s, and three more wake-ups, each of which costs real time in a VM. Unlike the wrappers they do not
-// allocate for socket addresses and TCP_INFO. Callers own the memory of the arguments.
+// System calls of the engine, none of which can block. They bypass the Go scheduler (RawSyscall), as those of package epoll do, and for
+// its reason. That was a quarter of the CPU of an attempt at 200/s, and three more wake-ups. Unlike the wrappers they do not allocate
+// for socket addresses and TCP_INFO. Callers own the memory of the arguments.
 
 func sysSocket(family, kind int) (int, unix.Errno) {
 	fd, _, errno := unix.RawSyscall(unix.SYS_SOCKET, uintptr(family), uintptr(kind), 0)
@@ -51,21 +51,7 @@ func sysGetsockname(fd int, address *socketAddress) unix.Errno {
 }
 
 // sysClose closes the descriptor, which Linux does even when it returns an error.
-func sysClose(fd int) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
-
-func sysEpollControl(epoll, how, fd int, event *socketEvent) unix.Errno {
-	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), uintptr(how), uintptr(fd),
-		uintptr(unsafe.Pointer(event)), 0, 0)
-	return errno
-}
-
-// sysEpollPoll returns pending events without waiting. (epoll_pwait without a mask is epoll_wait, and exists on every
-// architecture.)
-func sysEpollPoll(epoll int, events []socketEvent) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(unsafe.SliceData(events))),
-		uintptr(len(events)), 0, 0, 0)
-	return int(n), errno
-}
+func sysClose(fd int) { epoll.CloseSocket(fd) }
 
 func sysTimerSet(timer int, spec *unix.ItimerSpec) unix.Errno {
 	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(timer), unix.TFD_TIMER_ABSTIME,

@@ -149,13 +149,17 @@ func newServer(o Options, id Identity) *server {
 }
 
 func (s *server) serve(ctx context.Context, l *listeners, terminate <-chan os.Signal) (int, error) {
-	failed := make(chan error, 3)
-	web := s.web()
-	go func() { failed <- fmt.Errorf("serving HTTP: %w", web.Serve(l.http)) }()
-	defer web.Close()
-	if l.udp != nil {
-		go func() { failed <- fmt.Errorf("serving UDP: %w", s.serveUDP(l.udp)) }()
+	failed := make(chan error, 4)
+	others := newHandedOver(l.http.Addr())
+	quick, err := s.accept(l, others)
+	if err != nil {
+		return 1, err
 	}
+	stop := quick.start(failed)
+	defer stop()
+	web := s.web()
+	go func() { failed <- fmt.Errorf("serving HTTP: %w", web.Serve(others)) }()
+	defer web.Close()
 	if l.tcp != nil {
 		go func() { failed <- fmt.Errorf("serving TCP: %w", s.serveTCP(l.tcp)) }()
 	}
@@ -175,6 +179,7 @@ func (s *server) serve(ctx context.Context, l *listeners, terminate <-chan os.Si
 		case <-over:
 			return 0, nil
 		case e := <-s.exit:
+			stop()
 			limit, cancel := context.WithTimeout(context.Background(), e.timeout)
 			defer cancel()
 			if err := web.Shutdown(limit); err != nil && !errors.Is(err, context.DeadlineExceeded) {

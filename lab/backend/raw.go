@@ -3,7 +3,6 @@ package backend
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -82,22 +81,6 @@ func (s *server) reply(request, client string, port int) (string, bool) {
 		return os.Getenv(strings.TrimSpace(name)), true
 	}
 	return "", false
-}
-
-func (s *server) serveUDP(conn net.PacketConn) error {
-	buf := make([]byte, 2048)
-	for {
-		n, client, err := conn.ReadFrom(buf)
-		if err != nil {
-			return err
-		}
-		if answer, ok := s.reply(string(buf[:n]), client.String(), s.options.UDPPort); ok {
-			// A write fails with the ICMP error of a client that is gone; other clients must still be served.
-			if _, err := conn.WriteTo([]byte(answer), client); errors.Is(err, net.ErrClosed) {
-				return err
-			}
-		}
-	}
 }
 
 // serveTCP answers each line; a connection stays open until the client closes it.

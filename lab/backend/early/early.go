@@ -32,6 +32,7 @@ func init() {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(heap)
 	enlargeFirstStacks()
+	waitForSleepers()
 	c := backend.Command()
 	c.SetArgs(os.Args[2:])
 	c.SilenceErrors, c.SilenceUsage = true, true
