@@ -3,10 +3,14 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/hitless/hitless/internal/merge"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports/compare"
 )
@@ -15,7 +19,7 @@ func compareCommand() *cobra.Command {
 	var o run.Options
 	var asked run.Comparison
 	var set []string
-	var verify string
+	var verify, part string
 	cmd := &cobra.Command{
 		Use:   "compare SCENARIO --subject A --subject B",
 		Short: "Run a scenario against several subjects, or on several kernels, with the same seeds, and report whether one is worse",
@@ -24,7 +28,7 @@ worst gaps, seconds of outage, and new classes and causes. docs/compare.md has t
 way: each subject runs on each of them.
 
 Exit codes: 0, no subject is worse; 1, a subject is worse or fails its budget; 2, wrong usage or environment; 3, inconclusive or invalid. The
-reference fails only a budget that --budget gives.`,
+reference fails only a budget that --budget gives. A shard that has made its runs has exit code 0.`,
 		Example: `  hitless compare rollout --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables
   hitless compare restart --controlplane replay --subject bundled --subject kube-proxy@v1.37.1/ipvs
   hitless compare rollout --subject kube-proxy@v1.37.1/ipvs --guest-kernel debian-12 --guest-kernel debian-13`,
@@ -37,9 +41,15 @@ reference fails only a budget that --budget gives.`,
 			if asked.Key, err = verifyingKey(cmd.Context(), verify); err != nil {
 				return err
 			}
+			if asked.Shard, err = shard.Parse(part); err != nil {
+				return err
+			}
 			c, err := run.Compare(cmd.Context(), o, asked)
 			if err != nil {
 				return err
+			}
+			if c == nil {
+				return tellShard(cmd, asked.Shard, run.ComparisonFolder(o))
 			}
 			return concludeComparison(cmd, c, run.ComparisonFolder(o))
 		},
@@ -53,8 +63,79 @@ reference fails only a budget that --budget gives.`,
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/compare-SCENARIO)")
 	signFlag(f, &o.Sign)
 	verifyFlag(f, &verify)
+	shardFlag(f, &part)
 	rateFlag(f, &o)
 	commonFlags(f, &o, &set)
+	return cmd
+}
+
+func shardFlag(f *pflag.FlagSet, part *string) {
+	f.StringVar(part, "shard", "", "only part `I/N` of the runs, such as 1/3; hitless merge joins the folders")
+}
+
+// callOf is the call of a command, without its part and folder. A file has its name without the path.
+func callOf(cmd *cobra.Command) string {
+	words := append([]string{cmd.CommandPath()}, cmd.Flags().Args()...)
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "shard", "out", "sign", "json":
+			return
+		}
+		value := f.Value.String()
+		if file, is := strings.CutPrefix(value, "exec:"); is {
+			value = "exec:" + filepath.Base(file)
+		}
+		words = append(words, "--"+f.Name+"="+value)
+	})
+	return strings.Join(words, " ")
+}
+
+// tellShard says what is left to do after a shard.
+func tellShard(cmd *cobra.Command, s shard.Shard, dir string) error {
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "shard %s is in %s; `hitless merge` joins it with the others\n", s, dir)
+	return err
+}
+
+func mergeCommand() *cobra.Command {
+	var out, verify string
+	cmd := &cobra.Command{
+		Use: "merge DIR...", Short: "Join the shards of a comparison, a soak, a search of the museum or a conformance suite",
+		Long: `Join the folders that all shards of one call wrote, and write what the call without --shard would have written. The folders of the
+runs are copied.
+
+A missing shard, one that is given twice, and shards of different calls or programs are errors (exit code 2), and nothing is written. Other exit
+codes are those of the whole call.`,
+		Example: `  hitless compare rollout --subject bundled --subject kube-proxy@v1.37.1/ipvs --shard 1/2 --out out/shard-1
+  hitless compare rollout --subject bundled --subject kube-proxy@v1.37.1/ipvs --shard 2/2 --out out/shard-2
+  hitless merge out/shard-1 out/shard-2 --out out/whole`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			key, err := verifyingKey(cmd.Context(), verify)
+			if err != nil {
+				return err
+			}
+			whole, err := merge.Folders(cmd.Context(), dirs, out, key)
+			if err != nil {
+				return err
+			}
+			if whole.Comparison != nil {
+				return concludeComparison(cmd, whole.Comparison, out)
+			}
+			if whole.Conformance != nil {
+				printConformance(cmd.OutOrStdout(), whole.Conformance, out)
+			}
+			if err := whole.WriteText(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			if code := whole.ExitCode(); code != exitPass {
+				return exitError{code: code}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "folder for the whole, which must not have results yet")
+	verifyFlag(cmd.Flags(), &verify)
+	_ = cmd.MarkFlagRequired("out") // fails only for an unknown flag
 	return cmd
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports"
@@ -22,7 +23,7 @@ import (
 
 func conformanceCommand() *cobra.Command {
 	var c conformance.Config
-	var shard, bugs string
+	var part, bugs string
 	cmd := &cobra.Command{
 		Use:   "conformance",
 		Short: "Examine what a Service proxy promises, spec by spec",
@@ -48,7 +49,7 @@ was not run, 130 interrupted.`,
 	f.StringArrayVar(&c.Selection.Focus, "focus", nil, "only specs whose text matches this regular `EXPRESSION`; again for more")
 	f.StringArrayVar(&c.Selection.Skip, "skip", nil, "no specs whose text matches this regular `EXPRESSION`; again for more")
 	seedFlag(f, &c.Options, "seed of all runs; the same seed repeats the same histories")
-	f.StringVar(&shard, "shard", "", "only part `I/N` of the selected specs, such as 1/3; hitless report conformance joins them")
+	f.StringVar(&part, "shard", "", "only part `I/N` of the selected specs, such as 1/3; hitless merge joins the folders")
 	f.StringVar(&c.Out, "out", conformance.DefaultOut, "folder for the results")
 	f.StringVar(&bugs, "museum", "", "add historical bugs to the report: museum.json of hitless museum run --all with the same subject, a `FILE`")
 	signFlag(f, &c.Options.Sign)
@@ -57,7 +58,7 @@ was not run, 130 interrupted.`,
 		if err := sites.chooseSite(f, c.Options); err != nil {
 			return err
 		}
-		if c.Selection.Shard, err = conformance.ParseShard(shard); err != nil {
+		if c.Selection.Shard, err = shard.Parse(part); err != nil {
 			return err
 		}
 		if bugs != "" {

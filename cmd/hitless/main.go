@@ -114,7 +114,7 @@ cannot be trusted, 130 interrupted.`),
 	}
 	cmd.Flags().BoolVar(&version, "version", false, "print the version, the revision, the Go version and the program's sha256")
 	cmd.SetFlagErrorFunc(suggestFlag)
-	cmd.AddCommand(demoCommand(), runCommand(), replayCommand(), recordCommand(), minimizeCommand(), cleanCommand(), compareCommand(), probeCommand(), watchCommand(), resultsCommand(), soakCommand(), museumCommand(), conformanceCommand(), reportCommand(), openCommand(), gateCommand(), verifyCommand(), schemaCommand(),
+	cmd.AddCommand(demoCommand(), runCommand(), replayCommand(), recordCommand(), minimizeCommand(), cleanCommand(), compareCommand(), probeCommand(), watchCommand(), mergeCommand(), resultsCommand(), soakCommand(), museumCommand(), conformanceCommand(), reportCommand(), openCommand(), gateCommand(), verifyCommand(), schemaCommand(),
 		scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), versionCommand(),
 		hidden(benchProxierCommand()), hidden(probes.Command()), fleet.Command())
 	cmd.AddCommand(linuxCommands()...)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -10,11 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/museum"
-	"github.com/hitless/hitless/suites/conformance"
 )
 
 // museumCall is a call of hitless museum run.
@@ -52,11 +50,11 @@ is seen, else 3 when any run cannot tell.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			entries, err := c.entries(ids)
+			entries, part, err := c.entries(ids)
 			if err != nil {
 				return err
 			}
-			return c.run(cmd, entries)
+			return c.run(cmd, entries, part)
 		},
 	}
 	f := cmd.Flags()
@@ -64,7 +62,7 @@ is seen, else 3 when any run cannot tell.`,
 	seedFlag(f, &c.o, "seed of the run; the same seed repeats the same history")
 	f.StringVar(&c.o.Out, "out", "", "folder for the results (default out/museum-ID, with several bugs out/museum)")
 	f.BoolVar(&c.all, "all", false, "search for all bugs of the museum")
-	f.StringVar(&c.shard, "shard", "", "only part `I/N` of --all, such as 1/3")
+	f.StringVar(&c.shard, "shard", "", "only part `I/N` of --all, such as 1/3; hitless merge joins the folders")
 	f.BoolVar(&c.asJSON, "json", false, "write the result as JSON")
 	signFlag(f, &c.o.Sign)
 	rateFlag(f, &c.o)
@@ -74,31 +72,30 @@ is seen, else 3 when any run cannot tell.`,
 }
 
 // entries returns the bugs that the call names.
-func (c *museumCall) entries(ids []string) (entries []museum.Entry, err error) {
+func (c *museumCall) entries(ids []string) (entries []museum.Entry, part shard.Shard, err error) {
 	for _, id := range ids {
 		e, err := museum.Find(id)
 		if err != nil {
-			return nil, err
+			return nil, part, err
 		}
 		entries = append(entries, e)
 	}
 	if !c.all {
-		return entries, nil
+		return entries, part, nil
 	}
-	shard, err := conformance.ParseShard(c.shard)
-	if err != nil {
-		return nil, err
+	if part, err = shard.Parse(c.shard); err != nil {
+		return nil, part, err
 	}
 	for i, e := range museum.All() {
-		if shard.Has(i) {
+		if part.Has(i) {
 			entries = append(entries, e)
 		}
 	}
-	return entries, nil
+	return entries, part, nil
 }
 
 // run runs the entries one after the other.
-func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry) (err error) {
+func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry, part shard.Shard) (err error) {
 	if err := fill(&c.o, cmd, "", c.set); err != nil {
 		return err
 	}
@@ -115,17 +112,19 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry) (err error)
 	if err != nil {
 		return err
 	}
-	if code := museum.ExitCode(answersOf(found)...); code != exitPass {
+	if part.Of > 0 {
+		var ids []string
+		for _, e := range museum.All() {
+			ids = append(ids, e.ID)
+		}
+		if err := shard.Write(cmd.Context(), c.o.Out, shard.Museum, callOf(cmd), part, ids); err != nil {
+			return err
+		}
+	}
+	if code := museum.ExitCode(run.Answers(found)...); code != exitPass {
 		return exitError{code: code}
 	}
 	return nil
-}
-
-func answersOf(found []run.BugResult) (answers []museum.Answer) {
-	for _, b := range found {
-		answers = append(answers, b.Answer)
-	}
-	return answers
 }
 
 // examine runs the entries, and prints each answer. Of several bugs the results so far are written after each, so that an interrupt loses none.
@@ -150,7 +149,7 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 			printBug(out, b)
 		}
 		if several {
-			if err := writeBugs(c.o.Out, found); err != nil {
+			if err := run.WriteBugs(c.o.Out, found); err != nil {
 				return found, err
 			}
 		}
@@ -161,7 +160,7 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 	case c.asJSON:
 		return found, encode(out, found[0])
 	case c.all:
-		_, err := fmt.Fprintf(out, "\n%d bugs: %s\n", len(found), museum.CountText(answersOf(found)))
+		_, err := fmt.Fprintf(out, "\n%d bugs: %s\n", len(found), museum.CountText(run.Answers(found)))
 		return found, err
 	}
 	return found, nil
@@ -190,22 +189,6 @@ func printBug(out io.Writer, b run.BugResult) {
 		fmt.Fprintf(out, "history sha256   %s\nreport           %s/report.html\n", b.HistorySha256, b.Folder)
 	}
 }
-
-// writeBugs writes museum.json and junit.xml. A kill leaves the old files.
-func writeBugs(dir string, found []run.BugResult) error {
-	cases := make([]reports.JUnitCase, len(found))
-	for i, b := range found {
-		cases[i] = reports.JUnitCase{Class: "hitless.museum", Name: b.ID + ": " + b.Title, Outcome: junitOutcomes[b.Answer], Reasons: b.Reasons}
-	}
-	var results, junit bytes.Buffer
-	if err := errors.Join(encode(&results, found), reports.WriteJUnitCases(&junit, "hitless museum", cases)); err != nil {
-		return err
-	}
-	return cache.WriteFiles(dir, []cache.File{{Name: "museum.json", Data: results.Bytes()}, {Name: reports.JUnitFile, Data: junit.Bytes()}})
-}
-
-// junitOutcomes are the outcomes of test cases by answer. A bug that is seen fails.
-var junitOutcomes = map[museum.Answer]reports.JUnitOutcome{museum.Seen: reports.JUnitFailed, museum.CannotTell: reports.JUnitError, museum.DoesNotApply: reports.JUnitSkipped}
 
 func museumJudgeCommand() *cobra.Command {
 	var asJSON bool

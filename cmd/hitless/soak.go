@@ -18,13 +18,14 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/reports"
 )
 
 func soakCommand() *cobra.Command {
 	var o run.Options
 	var set []string
-	var seeds string
+	var seeds, part string
 	var length, every time.Duration
 	var keepGoing bool
 	cmd := &cobra.Command{
@@ -56,7 +57,11 @@ that repeats it is printed.`,
 				return err
 			}
 			o.Rate = float64(time.Second) / float64(every)
-			return soakSeeds(cmd, o, first, last)
+			s, err := shard.Parse(part)
+			if err != nil {
+				return err
+			}
+			return soakSeeds(cmd, o, first, last, s)
 		},
 	}
 	f := cmd.Flags()
@@ -67,6 +72,7 @@ that repeats it is printed.`,
 	f.BoolVar(&keepGoing, "keep-going", false, "go on after the first failed attempt")
 	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the results, one below it for each seed")
 	signFlag(f, &o.Sign)
+	shardFlag(f, &part)
 	guestKernelFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
@@ -94,7 +100,7 @@ func parseSeeds(text string) (first, last int64, err error) {
 }
 
 // soakSeeds runs the seeds side by side, prints each result, and returns the worst verdict: fail before invalid before pass.
-func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) (err error) {
+func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64, part shard.Shard) (err error) {
 	folder, err := reports.Lock(o.Out, "hitless soak")
 	if err != nil {
 		return err
@@ -103,10 +109,16 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) (err error)
 	told := soakSummary{out: cmd.OutOrStdout(), code: exitPass}
 	var group errgroup.Group
 	group.SetLimit(max(1, runtime.NumCPU()))
+	var all []string
 	for i := range uint64(last) - uint64(first) + 1 {
 		one := o
 		one.Seed = first + int64(i)
-		one.Out = filepath.Join(o.Out, fmt.Sprintf("seed-%d", one.Seed))
+		name := fmt.Sprintf("seed-%d", one.Seed)
+		all = append(all, name)
+		if !part.Has(int(i)) {
+			continue
+		}
+		one.Out = filepath.Join(o.Out, name)
 		pace := pace{now: time.Now}
 		one.Progress = progress.Named(fmt.Sprintf("seed %d", one.Seed), func(e progress.Event) { o.Progress(pace.add(e)) })
 		group.Go(func() error {
@@ -118,6 +130,12 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64) (err error)
 		})
 	}
 	_ = group.Wait() // errors are printed
+	if err := told.end(cmd.Context()); part.Of == 0 || cmd.Context().Err() != nil || told.usage != nil {
+		return err
+	}
+	if err := shard.Write(cmd.Context(), o.Out, shard.Soak, callOf(cmd), part, all); err != nil {
+		return err
+	}
 	return told.end(cmd.Context())
 }
 

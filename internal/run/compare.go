@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hitless/hitless/internal/progress"
+	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -39,6 +40,7 @@ type Comparison struct {
 	Against    string            // a subject, a kernel, or a subject on a kernel as the comparison names it; empty for the first
 	BudgetFile string            // judges each run; empty for the budgets of the runs
 	Key        ed25519.PublicKey // as for record.OpenSigned
+	Shard      shard.Shard       // only these runs; the folder then gets a part of the comparison, which hitless merge joins
 }
 
 // variant is a subject on a kernel.
@@ -84,7 +86,7 @@ func (asked Comparison) isAgainst(v variant, spec subject.Spec, name string) boo
 // Compare runs a scenario against each subject with the same seeds. The runs are interleaved, so that changes of this machine
 // affect all subjects alike. Seeds are the samples, since runs are deterministic. An invalid run makes the comparison invalid, and the
 // other runs go on. Compare writes compare.json, compare.html and compare.md into o.Out, and each run into a folder below it. An earlier
-// comparison there stays until the new one is complete.
+// comparison there stays until the new one is complete. Of a shard it writes a part and its manifest instead, and returns nil.
 func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Comparison, err error) {
 	variants := asked.variants(o)
 	if len(variants) < 2 || asked.Runs < 1 {
@@ -111,8 +113,11 @@ func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Compa
 	if _, err := folder.Begin(); err != nil {
 		return nil, UsageError{Reason: err}
 	}
-	if err := o.compareRuns(ctx, folder.Work(), variants, compared, options); err != nil {
+	if err := o.compareRuns(ctx, folder.Work(), asked.Shard, variants, compared, options); err != nil {
 		return nil, fmt.Errorf("%w; the runs that have ended are in %s until the next comparison", err, folder.Work())
+	}
+	if asked.Shard.Of > 0 {
+		return nil, errors.Join(asked.writePart(ctx, folder.Work(), compare.NewPart(o.Scenario, command, compared, options)), folder.Finish())
 	}
 	if c, err = compare.New(o.Scenario, compared, options); err != nil {
 		return nil, err
@@ -122,6 +127,20 @@ func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Compa
 		return nil, err
 	}
 	return c, folder.Finish()
+}
+
+// writePart writes what a shard has made.
+func (asked Comparison) writePart(ctx context.Context, dir string, p compare.Part) error {
+	var runs []string
+	for seed := 1; seed <= asked.Runs; seed++ {
+		for _, s := range p.Subjects {
+			runs = append(runs, runFolder(s.Subject, seed))
+		}
+	}
+	for i, s := range p.Subjects { // without the places for the runs of other shards
+		p.Subjects[i].Runs = slices.DeleteFunc(s.Runs, func(r compare.Run) bool { return r.Report == "" })
+	}
+	return errors.Join(compare.WritePart(dir, p), shard.Write(ctx, dir, shard.Comparison, p.Command, asked.Shard, runs))
 }
 
 // comparable checks a call before its first run. It returns the subjects with room for their runs.
@@ -186,12 +205,20 @@ func (o Options) of(v variant) Options {
 // folderName makes the name of a folder of a name in a comparison.
 var folderName = strings.NewReplacer("/", "-", "@", "-", "?", "-", "&", "-", "=", "-", " ", "-", ",", "-")
 
-// compareRuns runs each subject with each seed, in folders below dir. The budget of the options judges the runs, unless it is nil.
-func (o Options) compareRuns(ctx context.Context, dir string, variants []variant, compared []compare.Subject, options compare.Options) error {
+// runFolder is the name of the folder of a run.
+func runFolder(subject string, seed int) string {
+	return fmt.Sprintf("%s-seed-%d", folderName.Replace(subject), seed)
+}
+
+// compareRuns runs each subject with each seed of the shard, in folders below dir. The budget of the options judges the runs, unless it is nil.
+func (o Options) compareRuns(ctx context.Context, dir string, part shard.Shard, variants []variant, compared []compare.Subject, options compare.Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, runtime.NumCPU()))
 	for seed := 1; seed <= len(compared[0].Runs); seed++ {
 		for i, v := range variants {
+			if !part.Has((seed-1)*len(variants) + i) {
+				continue
+			}
 			group.Go(func() error {
 				one := o.of(v)
 				one.Seed = int64(seed)
@@ -199,7 +226,7 @@ func (o Options) compareRuns(ctx context.Context, dir string, variants []variant
 				if options.Kernels {
 					s = compared[i].Subject
 				}
-				name := fmt.Sprintf("%s-seed-%d", folderName.Replace(s), seed)
+				name := runFolder(s, seed)
 				one.Out = filepath.Join(dir, name)
 				one.Progress = progress.Named(name, o.report)
 				result, err := Run(ctx, one)

@@ -1,15 +1,22 @@
 package run
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -142,3 +149,52 @@ func (o *Options) besides(e museum.Entry) map[string]string {
 	maps.DeleteFunc(besides, func(key, _ string) bool { _, fixed := e.Set[key]; return fixed })
 	return besides
 }
+
+// MuseumFile is the file with the results of several bugs.
+const MuseumFile = "museum.json"
+
+// ReadBugs reads a museum.json, which has at least one result.
+func ReadBugs(ctx context.Context, file string) (found []BugResult, err error) {
+	data, err := input.Read(ctx, file, input.TextBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading the bugs: %w; `hitless museum run --all` writes %s", err, MuseumFile)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&found); err != nil {
+		return nil, fmt.Errorf("reading the bugs in %s: %w; give the %s of `hitless museum run --all`", file, err, MuseumFile)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, fmt.Errorf("reading the bugs in %s: it has text after its list; give the %s of `hitless museum run --all`", file, MuseumFile)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("reading the bugs in %s: it has no bug", file)
+	}
+	return found, nil
+}
+
+// Answers are the answers of results.
+func Answers(found []BugResult) (answers []museum.Answer) {
+	for _, b := range found {
+		answers = append(answers, b.Answer)
+	}
+	return answers
+}
+
+// WriteBugs writes museum.json and junit.xml into a folder. A kill leaves the old files.
+func WriteBugs(dir string, found []BugResult) error {
+	cases := make([]reports.JUnitCase, len(found))
+	for i, b := range found {
+		cases[i] = reports.JUnitCase{Class: "hitless.museum", Name: b.ID + ": " + b.Title, Outcome: junitOutcomes[b.Answer], Reasons: b.Reasons}
+	}
+	var results, junit bytes.Buffer
+	encoder := json.NewEncoder(&results)
+	encoder.SetIndent("", "  ")
+	if err := errors.Join(encoder.Encode(found), reports.WriteJUnitCases(&junit, "hitless museum", cases)); err != nil {
+		return err
+	}
+	return cache.WriteFiles(dir, []cache.File{{Name: MuseumFile, Data: results.Bytes()}, {Name: reports.JUnitFile, Data: junit.Bytes()}})
+}
+
+// junitOutcomes are the outcomes of test cases by answer. A bug that is seen fails.
+var junitOutcomes = map[museum.Answer]reports.JUnitOutcome{museum.Seen: reports.JUnitFailed, museum.CannotTell: reports.JUnitError, museum.DoesNotApply: reports.JUnitSkipped}

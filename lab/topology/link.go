@@ -58,6 +58,24 @@ func enslave(name, bridge string) error {
 	return netlink.LinkSetMaster(link, master)
 }
 
+// assign makes a bridge send frames to an address to this port only, also while its link is down. Else it would flood them to the other
+// ports. A network card drops frames for others, but a veth shows them to BPF programs, which may answer them.
+func assign(port string, to net.HardwareAddr) error {
+	link, err := netlink.LinkByName(port)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", port, err)
+	}
+	if err := netlink.NeighSet(fdbEntry(link, to)); err != nil {
+		return fmt.Errorf("adding %s to the bridge's table for %s: %w", to, port, err)
+	}
+	return nil
+}
+
+// fdbEntry is an entry in the table of the port's bridge that does not expire.
+func fdbEntry(port netlink.Link, to net.HardwareAddr) *netlink.Neigh {
+	return &netlink.Neigh{LinkIndex: port.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_NOARP, Flags: netlink.NTF_MASTER, HardwareAddr: to}
+}
+
 // hairpin makes a bridge send what comes from a port back to it. A pod then reaches itself through a Service, as with the plugins of clusters.
 func hairpin(port string) error {
 	link, err := netlink.LinkByName(port)

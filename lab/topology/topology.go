@@ -127,7 +127,7 @@ func attach(name, link string, addrs []netip.Prefix) (*Namespace, error) {
 	if err := connect(link, "eth0", ns); err != nil {
 		return ns, fmt.Errorf("connecting %s: %w", name, err)
 	}
-	if err := enslave(link, "fabric"); err != nil {
+	if err := errors.Join(enslave(link, "fabric"), assign(link, macAddress(link, ns.Name, 1))); err != nil {
 		return ns, fmt.Errorf("connecting %s: %w", name, err)
 	}
 	return ns, ns.Do(func() error {

@@ -1,15 +1,11 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
-	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/scenarios/museum"
 )
@@ -28,21 +24,9 @@ type Bug struct {
 // ReadBugs reads the museum.json of a call of `hitless museum run --all` with the same subject. Results of another subject, of a bug that
 // this hitless does not know, and of a bug that is given twice are errors.
 func ReadBugs(ctx context.Context, file, subject string) ([]Bug, error) {
-	data, err := input.Read(ctx, file, input.TextBytes)
+	found, err := run.ReadBugs(ctx, file)
 	if err != nil {
-		return nil, fmt.Errorf("reading the bugs: %w; `hitless museum run --all` writes museum.json", err)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	var found []run.BugResult
-	if err := decoder.Decode(&found); err != nil {
-		return nil, fmt.Errorf("reading the bugs in %s: %w; give the museum.json of `hitless museum run --all`", file, err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return nil, fmt.Errorf("reading the bugs in %s: it has text after its list; give the museum.json of `hitless museum run --all`", file)
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("reading the bugs in %s: it has no bug", file)
+		return nil, err
 	}
 	return bugsOf(found, file, subject)
 }

@@ -59,7 +59,7 @@ func (c Config) report(name string, e progress.Event) {
 // options are the options of a run.
 func (c Config) options(r *Run) run.Options {
 	o := c.Options
-	o.Scenario, o.Set, o.Rate, o.Out = r.Scenario, maps.Clone(r.Set), r.Rate, filepath.Join(c.Out, runsDir, r.Name)
+	o.Scenario, o.Set, o.Rate, o.Out = r.Scenario, maps.Clone(r.Set), r.Rate, filepath.Join(c.Out, RunsDir, r.Name)
 	if r.Nodes > 0 {
 		o.Nodes = r.Nodes
 	}

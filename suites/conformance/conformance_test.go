@@ -13,6 +13,7 @@ import (
 
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/suites"
 )
@@ -79,7 +80,7 @@ func configOfFlags(t testing.TB, live *site.LiveOptions) (c Config, err error) {
 		c.Command = "go test ./suites/conformance -args -kubeconfig=FILE"
 	}
 	c.Progress = progress.Lines(func(line string) { fmt.Fprintln(os.Stderr, line) })
-	if c.Selection.Shard, err = ParseShard(*shardFlag); err != nil {
+	if c.Selection.Shard, err = shard.Parse(*shardFlag); err != nil {
 		return c, err
 	}
 	if *museumFlag != "" {

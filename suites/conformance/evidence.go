@@ -19,8 +19,8 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// runsDir has a folder for each run, in the folder of the results.
-const runsDir = "runs"
+// RunsDir has a folder for each run, in the folder of the results.
+const RunsDir = "runs"
 
 // Evidence is what the record of a run says about the subject and about itself.
 type Evidence struct {
@@ -127,7 +127,7 @@ func (c *collector) collect(r *Run) (*Evidence, error) {
 }
 
 // evidenceFile is the file with the evidence of a run.
-func (c Config) evidenceFile(r *Run) string { return filepath.Join(c.Out, runsDir, r.Name+".json") }
+func (c Config) evidenceFile(r *Run) string { return filepath.Join(c.Out, RunsDir, r.Name+".json") }
 
 // collected is a file with evidence. Session is the suite's: the files of earlier ones do not count.
 type collected struct {
@@ -160,7 +160,7 @@ func (c *collector) run(r *Run) (*Evidence, error) {
 		c.config.report(r.Name, e)
 	}
 	result, err := c.config.Execute(c.ctx, o)
-	e := &Evidence{Run: r.Name, Folder: filepath.Join(runsDir, r.Name)}
+	e := &Evidence{Run: r.Name, Folder: filepath.Join(RunsDir, r.Name)}
 	if result != nil {
 		e.HistorySha256 = result.HistorySha256
 		e.describe(result.Dir)

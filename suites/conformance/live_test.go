@@ -196,7 +196,7 @@ func TestAClusterWithoutLoadBalancersIsSaidOnce(t *testing.T) {
 	kubeconfig, _ := liveCluster(t, asIs)
 	dir, output, failed := liveSuite(t, "", "quiet:unserved,policy-external:unserved", "-kubeconfig="+kubeconfig)
 	once(t, dir, output, failed, "got no address")
-	if runs, err := filepath.Glob(filepath.Join(dir, runsDir, "*", "history")); err != nil || len(runs) != 1 {
+	if runs, err := filepath.Glob(filepath.Join(dir, RunsDir, "*", "history")); err != nil || len(runs) != 1 {
 		t.Errorf("%v, %v: want one run", runs, err)
 	}
 	// The twin: a later run without an address ends the suite, and keeps what was judged.

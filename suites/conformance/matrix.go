@@ -15,6 +15,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -86,7 +87,7 @@ func Join(all []*Report) ([]*Report, error) {
 }
 
 func joinShards(parts []*Report) (*Report, error) {
-	shard, err := ParseShard(parts[0].Selected.Shard)
+	whole, err := shard.Parse(parts[0].Selected.Shard)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +115,8 @@ func joinShards(parts []*Report) (*Report, error) {
 			bySpec[s.Name] = s
 		}
 	}
-	if len(seen) != shard.Of {
-		return nil, fmt.Errorf("%d of %d shards are given", len(seen), shard.Of)
+	if len(seen) != whole.Of {
+		return nil, fmt.Errorf("%d of %d shards are given", len(seen), whole.Of)
 	}
 	for _, s := range Catalog() {
 		if r, has := bySpec[s.Name]; has {

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/hitless/hitless/internal/shard"
 )
 
 // description and container are the texts of the suite and of the container of its specs in Ginkgo; a focus matches them too.
@@ -22,36 +23,12 @@ type Selection struct {
 	Labels string   // a label filter of Ginkgo; empty for all
 	Focus  []string // regular expressions; a spec needs one of them in its text
 	Skip   []string // likewise, and no spec has one of them
-	Shard  Shard
+	Shard  shard.Shard
 }
 
-// Shard is one of several parts of a selection. Specs with the same run are in the same shard. The zero value is the whole.
-type Shard struct{ Part, Of int }
-
-// ParseShard reads i/n, with 1 ≤ i ≤ n ≤ 100; empty for the whole.
-func ParseShard(text string) (Shard, error) {
-	if text == "" {
-		return Shard{}, nil
-	}
-	part, of, found := strings.Cut(text, "/")
-	i, err1 := strconv.Atoi(part)
-	n, err2 := strconv.Atoi(of)
-	if !found || err1 != nil || err2 != nil || i < 1 || i > n || n > 100 {
-		return Shard{}, fmt.Errorf("--shard %q: give I/N with 1 ≤ I ≤ N ≤ 100, such as 1/3", text)
-	}
-	return Shard{i, n}, nil
-}
-
-// String is the form that ParseShard reads.
-func (s Shard) String() string {
-	if s.Of == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d/%d", s.Part, s.Of)
-}
-
-// of returns the specs of the shard. The runs of all specs take turns, so that label filters do not move a run to another shard.
-func (s Shard) of(all []Spec) (part []Spec) {
+// specsOf returns the specs of the shard: specs with the same run are in the same one. The runs of all specs take turns, so that label
+// filters do not move a run to another shard.
+func specsOf(s shard.Shard, all []Spec) (part []Spec) {
 	order := runs(all)
 	for _, spec := range all {
 		if s.Has(slices.Index(order, spec.Run)) {
@@ -60,9 +37,6 @@ func (s Shard) of(all []Spec) (part []Spec) {
 	}
 	return part
 }
-
-// Has reports whether the shard has the i-th of a list, counted from 0; the shards take turns.
-func (s Shard) Has(i int) bool { return s.Of <= 1 || i%s.Of == s.Part-1 }
 
 // filter returns the function that tells whether the labels and texts of a spec are selected.
 func (s Selection) filter() (func(Spec) bool, error) {
@@ -163,7 +137,7 @@ func (s Selection) Select(all []Spec) (part []Spec, whole int, err error) {
 	if whole == 0 {
 		return nil, 0, fmt.Errorf("no spec matches --label-filter %q, --focus %q and --skip %q; `hitless conformance --dry-run` lists all specs", s.Labels, s.Focus, s.Skip)
 	}
-	for _, spec := range s.Shard.of(all) {
+	for _, spec := range specsOf(s.Shard, all) {
 		if matches(spec) {
 			part = append(part, spec)
 		}

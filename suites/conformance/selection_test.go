@@ -3,20 +3,9 @@ package conformance
 import (
 	"slices"
 	"testing"
-)
 
-func TestShardsAreRead(t *testing.T) {
-	for text, want := range map[string]Shard{"": {}, "1/3": {1, 3}, "3/3": {3, 3}, "1/1": {1, 1}} {
-		if got, err := ParseShard(text); err != nil || got != want || got.String() != text {
-			t.Errorf("%q: %+v %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"3", "0/3", "4/3", "1/0", "a/b", "1/3/5", "-1/3", "1/101", "1/3 "} {
-		if got, err := ParseShard(text); err == nil {
-			t.Errorf("%q is accepted as %+v", text, got)
-		}
-	}
-}
+	"github.com/hitless/hitless/internal/shard"
+)
 
 // The shards have every selected spec once, with any filter, and keep the specs of a run together.
 func TestShardsMakeTheWhole(t *testing.T) {
@@ -28,7 +17,7 @@ func TestShardsMakeTheWhole(t *testing.T) {
 		for n := 1; n <= 5; n++ {
 			seen, home := map[string]int{}, map[*Run]int{}
 			for i := 1; i <= n; i++ {
-				part, count, err := Selection{Labels: filter, Shard: Shard{i, n}}.Select(Catalog())
+				part, count, err := Selection{Labels: filter, Shard: shard.Shard{Part: i, Of: n}}.Select(Catalog())
 				if err != nil || count != len(whole) {
 					t.Fatalf("%q, shard %d/%d: %d of %d specs: %v", filter, i, n, count, len(whole), err)
 				}

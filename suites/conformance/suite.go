@@ -72,7 +72,7 @@ func (s *Suite) begin() []byte {
 	claim, err := reports.Lock(s.config.Out, "hitless conformance")
 	if err == nil {
 		s.claim = claim
-		err = os.MkdirAll(filepath.Join(s.config.Out, runsDir), 0o755)
+		err = os.MkdirAll(filepath.Join(s.config.Out, RunsDir), 0o755)
 	}
 	if err == nil {
 		err = s.config.checkAccess(s.ctx, s.planned)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -39,6 +40,12 @@ var pages embed.FS
 
 // templates are the pages of a report and of a matrix, which share their head.
 var templates = template.Must(template.ParseFS(pages, "*.html"))
+
+// Is reports whether a folder holds a report.
+func Is(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, File))
+	return err == nil
+}
 
 // Write writes the files of a report into a folder, each in one step. key signs it, unless it is nil. of is Ginkgo's report; nil for none.
 func Write(dir string, r *Report, key ed25519.PrivateKey, of *types.Report) error {

@@ -1,0 +1,222 @@
+// Package merge joins the folders of shards to what the whole call would have written.
+package merge
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/shard"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
+	"github.com/hitless/hitless/scenarios/museum"
+	"github.com/hitless/hitless/suites/conformance"
+)
+
+// Whole is what a merge made. One of the fields is set.
+type Whole struct {
+	Comparison  *compare.Comparison
+	Conformance *conformance.Report
+	Bugs        []run.BugResult
+	Soak        []Seed
+}
+
+// Seed is one run of a soak.
+type Seed struct {
+	Name    string // of its folder
+	Verdict analysis.Verdict
+	History string // its sha256
+}
+
+// Folders joins the folders of all shards of one call in out, which must not exist or be empty. Nothing is written if a shard is missing,
+// is given twice, or is of another call or program. key is as for record.OpenSigned.
+func Folders(ctx context.Context, dirs []string, out string, key ed25519.PublicKey) (w *Whole, err error) {
+	join, err := joinerOf(ctx, dirs, key)
+	if err != nil {
+		return nil, err
+	}
+	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
+		return nil, fmt.Errorf("%s is not empty; give a new folder with --out", out)
+	}
+	claim, err := reports.ClaimComparison(out, "hitless merge")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, claim.Close()) }()
+	if _, err := claim.Begin(); err != nil {
+		return nil, err
+	}
+	if w, err = join(claim.Work()); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(claim.Work()))
+	}
+	return w, claim.Finish()
+}
+
+// joinerOf reads and checks the shards, and returns the function that writes the whole.
+func joinerOf(ctx context.Context, dirs []string, key ed25519.PublicKey) (func(dir string) (*Whole, error), error) {
+	if conformance.Is(dirs[0]) {
+		return conformanceOf(ctx, dirs, key)
+	}
+	parts, err := shard.ReadAll(ctx, dirs)
+	if err != nil {
+		return nil, err
+	}
+	switch kind := parts[0].Kind; kind {
+	case shard.Comparison:
+		return comparisonOf(ctx, parts, key)
+	case shard.Museum:
+		return museumOf(ctx, parts)
+	case shard.Soak:
+		return soakOf(parts, key)
+	default:
+		return nil, fmt.Errorf("%s holds a shard of a %s, which this hitless cannot merge; use the hitless that made it", dirs[0], kind)
+	}
+}
+
+func comparisonOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey) (func(string) (*Whole, error), error) {
+	var read []compare.Part
+	for _, p := range parts {
+		part, err := compare.ReadPart(ctx, p.Dir)
+		if err != nil {
+			return nil, err
+		}
+		read = append(read, part)
+	}
+	c, err := compare.JoinParts(read)
+	if err != nil {
+		return nil, err
+	}
+	return func(dir string) (*Whole, error) {
+		err := copyRuns(dir, parts)
+		if err == nil {
+			err = compare.Write(dir, c, key)
+		}
+		return &Whole{Comparison: c}, err
+	}, nil
+}
+
+func conformanceOf(ctx context.Context, dirs []string, key ed25519.PublicKey) (func(string) (*Whole, error), error) {
+	all, err := conformance.ReadAll(ctx, dirs, key)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) != 1 {
+		return nil, fmt.Errorf("the folders hold reports of %d calls; merge the shards of one, and compare whole reports with `hitless report conformance`", len(all))
+	}
+	return func(dir string) (*Whole, error) {
+		for _, from := range dirs {
+			if err := copyFolders(filepath.Join(dir, conformance.RunsDir), filepath.Join(from, conformance.RunsDir)); err != nil {
+				return nil, err
+			}
+		}
+		return &Whole{Conformance: all[0]}, conformance.Write(dir, all[0], nil, nil)
+	}, nil
+}
+
+func museumOf(ctx context.Context, parts []shard.Part) (func(string) (*Whole, error), error) {
+	found := map[string]run.BugResult{}
+	for _, p := range parts {
+		bugs, err := run.ReadBugs(ctx, filepath.Join(p.Dir, run.MuseumFile))
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range bugs {
+			found[b.ID] = b
+		}
+	}
+	whole := &Whole{}
+	for _, id := range parts[0].Runs {
+		b, has := found[id]
+		if !has {
+			return nil, fmt.Errorf("no shard has the result of %s; run the shards again", id)
+		}
+		whole.Bugs = append(whole.Bugs, b)
+	}
+	return func(dir string) (*Whole, error) {
+		return whole, errors.Join(copyRuns(dir, parts), run.WriteBugs(dir, whole.Bugs))
+	}, nil
+}
+
+func soakOf(parts []shard.Part, key ed25519.PublicKey) (func(string) (*Whole, error), error) {
+	whole := &Whole{}
+	for i, name := range parts[0].Runs {
+		folder, err := reports.OpenRun(filepath.Join(parts[i%len(parts)].Dir, name), key)
+		if err != nil {
+			return nil, err
+		}
+		whole.Soak = append(whole.Soak, Seed{name, folder.Report.Verdict, folder.Origin.HistorySha256})
+	}
+	return func(dir string) (*Whole, error) { return whole, copyRuns(dir, parts) }, nil
+}
+
+// copyRuns copies the folders of the runs of all shards. A run that needed no folder has none.
+func copyRuns(dir string, parts []shard.Part) error {
+	for _, p := range parts {
+		for _, name := range p.Folders() {
+			from := filepath.Join(p.Dir, name)
+			if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(from)); err != nil {
+				return fmt.Errorf("copying the run %s: %w", from, err)
+			}
+		}
+	}
+	return nil
+}
+
+// copyFolders copies the folders in one folder to another.
+func copyFolders(to, from string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return fmt.Errorf("copying the runs of a shard: %w", err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		if err := os.CopyFS(filepath.Join(to, e.Name()), os.DirFS(filepath.Join(from, e.Name()))); err != nil {
+			return fmt.Errorf("copying the run %s of a shard: %w", e.Name(), err)
+		}
+	}
+	return nil
+}
+
+// ExitCode is that of the whole call.
+func (w *Whole) ExitCode() int {
+	switch {
+	case w.Comparison != nil:
+		return w.Comparison.Verdict.ExitCode()
+	case w.Conformance != nil:
+		return w.Conformance.ExitCode()
+	case w.Bugs != nil:
+		return museum.ExitCode(run.Answers(w.Bugs)...)
+	}
+	code := 0
+	for _, s := range w.Soak {
+		if s.Verdict == analysis.Fail {
+			return s.Verdict.ExitCode()
+		}
+		code = max(code, s.Verdict.ExitCode())
+	}
+	return code
+}
+
+// WriteText writes what a merge of bugs or of a soak found; other kinds have forms of their own.
+func (w *Whole) WriteText(out io.Writer) (err error) {
+	for _, b := range w.Bugs {
+		_, writeErr := fmt.Fprintf(out, "%-12s %-14s %s\n", b.ID, b.Answer, b.Reasons[0])
+		err = errors.Join(err, writeErr)
+	}
+	for _, s := range w.Soak {
+		_, writeErr := fmt.Fprintf(out, "%s  %s  history sha256 %s\n", s.Name, s.Verdict, s.History)
+		err = errors.Join(err, writeErr)
+	}
+	return err
+}

@@ -1,0 +1,128 @@
+//go:build lab
+
+// Package shards tests that shards, which are processes of their own, make what one process makes: each history, and the files of the whole.
+package shards
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/hitless/hitless/suites"
+)
+
+func TestShards(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "shards")
+}
+
+var _ = AfterSuite(suites.RemoveProgram)
+
+// call is a call with shards, and the files that are functions of the histories.
+type call struct {
+	args  []string
+	files []string
+	fails bool // its exit code is 1
+}
+
+var _ = DescribeTable("Shards make the whole", func(ctx SpecContext, c call) {
+	dir := GinkgoT().TempDir()
+	whole, parts := filepath.Join(dir, "whole"), []string{filepath.Join(dir, "1"), filepath.Join(dir, "2")}
+	code := 0
+	if c.fails {
+		code = 1
+	}
+	Expect(run(ctx, code, append(c.args, "--out", whole)...)).To(Equal(code))
+
+	By("killing the first shard, and running it again")
+	killed := command(append(c.args, "--shard", "1/2", "--out", parts[0])...)
+	Expect(killed.Start()).To(Succeed())
+	Eventually(func() []string { return matches(parts[0], "*") }).WithTimeout(time.Minute).ShouldNot(BeEmpty())
+	Expect(killed.Process.Kill()).To(Succeed())
+	Expect(killed.Wait()).NotTo(Succeed())
+	merged := filepath.Join(dir, "merged")
+	for i, part := range parts {
+		run(ctx, 0, append(c.args, "--shard", fmt.Sprintf("%d/2", i+1), "--out", part)...)
+		if i == 0 { // a whole of one part would be wrong
+			Expect(run(ctx, 2, "merge", part, "--out", merged)).To(Equal(2))
+		}
+	}
+	Expect(run(ctx, 2, "merge", parts[0], parts[0], "--out", merged)).To(Equal(2))
+	Expect(run(ctx, code, "merge", parts[1], parts[0], "--out", merged)).To(Equal(code))
+
+	By("comparing the files")
+	histories := 0
+	for _, name := range append(c.files, historiesOf(whole)...) {
+		want, err := os.ReadFile(filepath.Join(whole, name))
+		Expect(err).NotTo(HaveOccurred())
+		got, err := os.ReadFile(filepath.Join(merged, name))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(bytes.Equal(got, want)).To(BeTrue(), "%s of the whole and of the merged shards differ", name)
+		if strings.HasSuffix(name, "attempts.bin") {
+			histories++
+		}
+	}
+	Expect(histories).To(BeNumerically(">=", 2))
+	Expect(historiesOf(merged)).To(Equal(historiesOf(whole)))
+},
+	Entry("of a comparison", call{args: []string{"compare", "fault", "--subject", "bundled", "--subject", "kube-proxy@v1.37.1/nftables", "--runs", "2", "--controlplane", "replay", "--rate", "20",
+		"--set", "baseline=5s", "--set", "settle=5s"}, files: []string{"compare.json", "compare.html", "compare.md"}}),
+	Entry("of a conformance suite", call{args: []string{"conformance", "--subject", "kube-proxy@v1.37.1/nftables", "--label-filter", "routing"}, files: []string{"conformance.yaml", "conformance.html"}}),
+	Entry("of a soak", call{args: []string{"soak", "--for", "5m", "--seeds", "1..2", "--controlplane", "replay"}}),
+	Entry("of a search of the museum", suites.Nightly, call{args: []string{"museum", "run", "--all", "--subject", "kube-proxy@v1.37.1/nftables", "--controlplane", "replay"}, files: []string{"museum.json", "junit.xml"}, fails: true}),
+)
+
+// run runs hitless to its end, and returns its exit code. Its output is shown if that is not the expected one.
+func run(ctx SpecContext, want int, args ...string) int {
+	cmd := command(args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	Expect(cmd.Start()).To(Succeed())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+	code := cmd.ProcessState.ExitCode()
+	if code != want {
+		GinkgoWriter.Printf("hitless %s: exit code %d\n%s\n", strings.Join(args, " "), code, &out)
+	}
+	return code
+}
+
+func command(args ...string) *exec.Cmd {
+	program, err := suites.Program()
+	Expect(err).NotTo(HaveOccurred())
+	return exec.Command(program, args...)
+}
+
+func matches(dir, pattern string) []string {
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	Expect(err).NotTo(HaveOccurred())
+	return found
+}
+
+// historiesOf are the files of all histories below a folder, relative to it.
+func historiesOf(dir string) (files []string) {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && strings.Contains(path, "/history/") {
+			name, relErr := filepath.Rel(dir, path)
+			files, err = append(files, name), relErr
+		}
+		return err
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return files
+}
