@@ -6,7 +6,7 @@ TEST = $(GO) test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags
 # (lab/build) are built so too, and share the standard library.
 export CGO_ENABLED := 0
 
-.PHONY: help build image release release-check cross cross-sample demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades kernels dataplanes verify-runs upstream-e2e museum museum-kills kill-score nightly nightly-soak lint clean packages
+.PHONY: help build image release release-check cross cross-sample demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades kernels conformance-matrix dataplanes verify-runs upstream-e2e museum museum-kills kill-score nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -112,6 +112,9 @@ upgrades: packages build ## upgrade kube-proxy in place and back, in each mode, 
 
 kernels: packages build ## run rollout, restart, flap and reused ports on four kernels for docs/results/kernels.md (half an hour); committed rows are not run again; SUBSET=restart
 	@hack/kernels.sh
+
+conformance-matrix: packages build ## run the conformance suite against nine subjects for docs/results/conformance.md (ten minutes for routing); committed subjects are not run again; SUBSET=bundled FILTER='!nightly'
+	@hack/conformance.sh
 
 dataplanes: packages build ## compare six proxies, two versions of Cilium among them, over five scenarios on four seeds for docs/results/dataplanes.md (two hours); committed rows are not run again; SUBSET=flap
 	@hack/dataplanes.sh

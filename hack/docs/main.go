@@ -55,6 +55,7 @@ var parts = []part{
 	{"docs/results/verified.md", "verified", verifiedTable},
 	{"docs/results/zero-loss.md", "zero-loss", tableOf("zero-loss/*.json", compare.WriteResults)},
 	{"docs/results/suites.md", "suites", suitesTable},
+	{"docs/results/conformance.md", "conformance-matrix", conformanceTable},
 	{"docs/results/kill-score.md", "kill-score", killScoreTable},
 	{"docs/results/proxier-cost.md", "bench-proxier", benchTables},
 	{"docs/reports.md", "lanes", lanesPicture},

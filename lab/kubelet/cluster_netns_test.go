@@ -362,10 +362,10 @@ func (c *cluster) deleteOne(pod *corev1.Pod) {
 		return c.endpoints()[addr] == "serving terminating", fmt.Sprint(c.endpoints())
 	})
 	c.Logf("endpoint serving and terminating after %s", took)
-	h, err := c.ask(addr)
-	if err != nil || h.Get(backend.HeaderTerminating) == "" {
-		c.Errorf("the terminating pod answers %v, %v", h, err)
-	}
+	c.waitFor(5*time.Second, "the pod says that it is terminating", func() (bool, string) {
+		h, err := c.ask(addr)
+		return err == nil && h.Get(backend.HeaderTerminating) != "", fmt.Sprint(h, err)
+	})
 	took = c.waitFor(10*time.Second, "the endpoint is gone", func() (bool, string) {
 		conditions, there := c.endpoints()[addr]
 		if conditions != "serving terminating" && time.Since(begin) < servesOn {

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Runs the conformance suite against nine subjects, for docs/results/conformance.md. Subjects with a file in docs/results/conformance are not run
+# again, unless FORCE=1.
+#   SUBSET   only these subjects, separated by commas, as --subject has them
+#   FILTER   label filter of the specs (routing: ten minutes on two cores without KVM; '!nightly' takes three hours)
+# Exit code: 0 all subjects have a result, 1 one has none.
+set -euo pipefail
+# shellcheck source=hack/rows.sh
+. "$(dirname "$0")/rows.sh"
+results=docs/results/conformance
+today=kube-proxy@v1.37.1
+subjects=(bundled "$today/iptables" "$today/ipvs" "$today/nftables" kube-proxy@v1.25.3/iptables kube-proxy@v1.25.3/ipvs kube-proxy@v1.12.5/ipvs cilium@1.15.19 cilium@1.20.2)
+check_subset subject "${subjects[@]}"
+missing=() failed=()
+for subject in "${subjects[@]}"; do
+  if wanted "$subject" "$results/${subject//[@\/]/-}/conformance.yaml"; then missing+=("$subject"); fi
+done
+begun=$(date +%s)
+for i in "${!missing[@]}"; do
+  name=${missing[$i]//[@\/]/-}
+  announce subject "$i" "${#missing[@]}" "${missing[$i]}" "$begun" 70
+  out=out/results/conformance/$name
+  mkdir -p "$out"
+  rm -f "$out/conformance.yaml"
+  status=0
+  bin/hitless conformance --subject "${missing[$i]}" --label-filter "${FILTER:-routing}" --out "$out" >"$out.log" 2>&1 || status=$?
+  case $status in
+    0 | 1 | 3) ;; # a failed spec is a result too
+    130 | 143) echo "interrupted; the subjects before are kept" >&2; exit "$status" ;;
+  esac
+  if [ -e "$out/conformance.yaml" ]; then
+    mkdir -p "$results/$name" && cp "$out/conformance.yaml" "$results/$name/"
+  else
+    failed+=("${missing[$i]}")
+    tail -n 5 "$out.log" >&2
+  fi
+done
+${GO:-go} run ./hack/docs
+[ ${#failed[@]} -eq 0 ] || { echo "no result of ${failed[*]}" >&2; exit 1; }
