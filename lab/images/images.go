@@ -30,7 +30,8 @@ const Base = "base"
 func table() []Image {
 	env := []string{Path}
 	return []Image{
-		{Name: "agnhost", Layers: layers("agnhost", Base), Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: env},
+		// Upstream's has CoreDNS, too: specs of DNS start it.
+		{Name: "agnhost", Layers: layers("agnhost", "coredns", Base), Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, Env: env},
 		{Name: "busybox", Layers: layers(Base), Cmd: []string{"sh"}, Env: env},
 		{Name: "coredns", Layers: layers("coredns"), Entrypoint: []string{"/coredns"}, Env: env},
 		// Upstream's has the same clients, linked with the same C library as here.

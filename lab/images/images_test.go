@@ -2,9 +2,12 @@ package images
 
 import (
 	"crypto/tls"
+	"path"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/lab/build"
 )
 
 func TestFind(t *testing.T) {
@@ -36,6 +39,17 @@ func TestTable(t *testing.T) {
 	for _, name := range Links() {
 		if slices.Contains(Clients(), name) {
 			t.Errorf("%s is a program of its own, and a link to busybox", name)
+		}
+	}
+}
+
+// Specs of upstream start these programs of agnhost by their paths.
+func TestAgnhostHasUpstreamsPrograms(t *testing.T) {
+	img, _ := Find("agnhost")
+	for _, program := range []string{"agnhost", "coredns"} {
+		built := slices.ContainsFunc(Targets(), func(t build.Target) bool { return t.Name == program })
+		if !built || !slices.Contains(img.Layers, path.Join(Dir, program)) {
+			t.Errorf("the layers %q have no /%s", img.Layers, program)
 		}
 	}
 }

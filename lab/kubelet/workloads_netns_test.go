@@ -168,8 +168,9 @@ func putImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	images.Dir = t.TempDir()
-	for _, layer := range []string{"agnhost", images.Base} {
-		if err := os.Mkdir(filepath.Join(images.Dir, layer), 0o755); err != nil {
+	img, _ := images.Find("agnhost")
+	for _, layer := range img.Layers {
+		if err := os.Mkdir(layer, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
