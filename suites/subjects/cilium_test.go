@@ -61,5 +61,6 @@ var _ = DescribeTable("Cilium", suites.Nightly, func(ctx SpecContext, r ciliumRu
 	Entry("resets open connections to pods that become unready, 1.15.19", ciliumRun{"cilium@1.15.19", "flap", "", short("watch", "70s")}, analysis.Fail, "unready"),
 	Entry("keeps them, 1.20.2", ciliumRun{"cilium@1.20.2", "flap", "", short("watch", "70s")}, analysis.Pass, ""),
 	Entry("refuses traffic after source ranges were removed, 1.15.19", ciliumRun{"cilium@1.15.19", "policy", "", short("between", "5s")}, analysis.Fail, "loadBalancerSourceRanges"),
+	Entry("loses connections when the autoscaler removes a node, 1.20.2", ciliumRun{"cilium@1.20.2", "drain", "", short("what", "scaledown", "off", "25s")}, analysis.Fail, "lost power"),
 	Entry("serves it, 1.20.2", ciliumRun{"cilium@1.20.2", "policy", "", short("between", "5s")}, analysis.Pass, ""),
 )
