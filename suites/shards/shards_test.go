@@ -76,7 +76,7 @@ var _ = DescribeTable("Shards make the whole", func(ctx SpecContext, c call) {
 },
 	Entry("of a comparison", call{args: []string{"compare", "fault", "--subject", "bundled", "--subject", "kube-proxy@v1.37.1/nftables", "--runs", "2", "--controlplane", "replay", "--rate", "20",
 		"--set", "baseline=10s", "--set", "settle=10s"}, files: []string{"compare.json", "compare.html", "compare.md"}, fails: true}),
-	Entry("of a conformance suite", call{args: []string{"conformance", "--subject", "kube-proxy@v1.37.1/nftables", "--label-filter", "routing"}, files: []string{"conformance.yaml", "conformance.html"}}),
+	Entry("of a conformance suite", suites.Nightly, call{args: []string{"conformance", "--subject", "kube-proxy@v1.37.1/nftables", "--label-filter", "routing"}, files: []string{"conformance.yaml", "conformance.html"}}),
 	Entry("of a soak", call{args: []string{"soak", "--for", "5m", "--seeds", "1..2", "--controlplane", "replay"}}),
 	Entry("of a search of the museum", suites.Nightly, call{args: []string{"museum", "run", "--all", "--subject", "kube-proxy@v1.37.1/nftables", "--controlplane", "replay"}, files: []string{"museum.json", "junit.xml"}, fails: true}),
 )
