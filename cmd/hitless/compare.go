@@ -13,6 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports/compare"
+	"github.com/hitless/hitless/scenarios/museum"
 )
 
 func compareCommand() *cobra.Command {
@@ -118,25 +119,39 @@ codes are those of the whole call.`,
 			if err != nil {
 				return err
 			}
-			if whole.Comparison != nil {
-				return concludeComparison(cmd, whole.Comparison, out)
-			}
-			if whole.Conformance != nil {
-				printConformance(cmd.OutOrStdout(), whole.Conformance, out)
-			}
-			if err := whole.WriteText(cmd.OutOrStdout()); err != nil {
-				return err
-			}
-			if code := whole.ExitCode(); code != exitPass {
-				return exitError{code: code}
-			}
-			return nil
+			return concludeMerge(cmd, whole, out)
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "folder for the whole, which must not have results yet")
 	verifyFlag(cmd.Flags(), &verify)
 	_ = cmd.MarkFlagRequired("out") // fails only for an unknown flag
 	return cmd
+}
+
+// concludeMerge prints what the shards found, and turns it into the exit code of the whole call.
+func concludeMerge(cmd *cobra.Command, whole *merge.Whole, dir string) error {
+	out, code := cmd.OutOrStdout(), exitPass
+	switch {
+	case whole.Comparison != nil:
+		return concludeComparison(cmd, whole.Comparison, dir)
+	case whole.Conformance != nil:
+		printConformance(out, whole.Conformance, dir)
+		code = whole.Conformance.ExitCode()
+	case whole.Bugs != nil:
+		for _, b := range whole.Bugs {
+			printAnswer(out, b)
+		}
+		code = museum.ExitCode(run.Answers(whole.Bugs)...)
+	default:
+		for _, s := range whole.Soak {
+			fmt.Fprintf(out, "%s  %s  history sha256 %s\n", s.Name, s.Verdict, s.History)
+			code = worse(code, s.Verdict.ExitCode())
+		}
+	}
+	if code != exitPass {
+		return exitError{code: code}
+	}
+	return nil
 }
 
 // concludeComparison prints a comparison and turns its verdict into an exit code.

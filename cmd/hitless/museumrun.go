@@ -144,7 +144,7 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 		switch {
 		case c.asJSON:
 		case c.all:
-			fmt.Fprintf(out, "%-12s %-14s %s\n", b.ID, b.Answer, b.Reasons[0])
+			printAnswer(out, b)
 		default:
 			printBug(out, b)
 		}
@@ -177,6 +177,11 @@ func leaveToTimeline(cmd *cobra.Command, o *run.Options, e museum.Entry) {
 	if !cmd.Flags().Changed("nodes") {
 		o.Nodes = 0
 	}
+}
+
+// printAnswer prints the answer of one of many bugs.
+func printAnswer(out io.Writer, b run.BugResult) {
+	fmt.Fprintf(out, "%-12s %-14s %s\n", b.ID, b.Answer, b.Reasons[0])
 }
 
 // printBug prints the answer of one bug with its reasons.

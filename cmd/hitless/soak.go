@@ -130,11 +130,10 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64, part shard.
 		})
 	}
 	_ = group.Wait() // errors are printed
-	if err := told.end(cmd.Context()); part.Of == 0 || cmd.Context().Err() != nil || told.usage != nil {
-		return err
-	}
-	if err := shard.Write(cmd.Context(), o.Out, shard.Soak, callOf(cmd), part, all); err != nil {
-		return err
+	if part.Of > 0 && cmd.Context().Err() == nil && told.usage == nil {
+		if err := shard.Write(cmd.Context(), o.Out, shard.Soak, callOf(cmd), part, all); err != nil {
+			return err
+		}
 	}
 	return told.end(cmd.Context())
 }

@@ -6,6 +6,7 @@
 package epoll
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -41,7 +42,7 @@ func Open() (*Set, error) {
 	}
 	s := &Set{file: os.NewFile(uintptr(fd), "epoll"), fd: fd}
 	if s.conn, err = s.file.SyscallConn(); err != nil {
-		return nil, fmt.Errorf("watching an epoll instance: %w", err)
+		return nil, errors.Join(fmt.Errorf("watching an epoll instance: %w", err), s.file.Close())
 	}
 	return s, nil
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
-	"github.com/hitless/hitless/scenarios/museum"
 	"github.com/hitless/hitless/suites/conformance"
 )
 
@@ -146,7 +144,7 @@ func museumOf(ctx context.Context, parts []shard.Part) (func(string) (*Whole, er
 func soakOf(parts []shard.Part, key ed25519.PublicKey) (func(string) (*Whole, error), error) {
 	whole := &Whole{}
 	for i, name := range parts[0].Runs {
-		folder, err := reports.OpenRun(filepath.Join(parts[i%len(parts)].Dir, name), key)
+		folder, err := reports.OpenRun(filepath.Join(shard.Home(parts, i).Dir, name), key)
 		if err != nil {
 			return nil, err
 		}
@@ -163,8 +161,8 @@ func copyRuns(dir string, parts []shard.Part) error {
 			if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
 				continue
 			}
-			if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(from)); err != nil {
-				return fmt.Errorf("copying the run %s: %w", from, err)
+			if err := copyRun(from, filepath.Join(dir, name)); err != nil {
+				return err
 			}
 		}
 	}
@@ -181,42 +179,16 @@ func copyFolders(to, from string) error {
 		if !e.IsDir() {
 			continue
 		}
-		if err := os.CopyFS(filepath.Join(to, e.Name()), os.DirFS(filepath.Join(from, e.Name()))); err != nil {
-			return fmt.Errorf("copying the run %s of a shard: %w", e.Name(), err)
+		if err := copyRun(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// ExitCode is that of the whole call.
-func (w *Whole) ExitCode() int {
-	switch {
-	case w.Comparison != nil:
-		return w.Comparison.Verdict.ExitCode()
-	case w.Conformance != nil:
-		return w.Conformance.ExitCode()
-	case w.Bugs != nil:
-		return museum.ExitCode(run.Answers(w.Bugs)...)
+func copyRun(from, to string) error {
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return fmt.Errorf("copying the run %s: %w", from, err)
 	}
-	code := 0
-	for _, s := range w.Soak {
-		if s.Verdict == analysis.Fail {
-			return s.Verdict.ExitCode()
-		}
-		code = max(code, s.Verdict.ExitCode())
-	}
-	return code
-}
-
-// WriteText writes what a merge of bugs or of a soak found; other kinds have forms of their own.
-func (w *Whole) WriteText(out io.Writer) (err error) {
-	for _, b := range w.Bugs {
-		_, writeErr := fmt.Fprintf(out, "%-12s %-14s %s\n", b.ID, b.Answer, b.Reasons[0])
-		err = errors.Join(err, writeErr)
-	}
-	for _, s := range w.Soak {
-		_, writeErr := fmt.Fprintf(out, "%s  %s  history sha256 %s\n", s.Name, s.Verdict, s.History)
-		err = errors.Join(err, writeErr)
-	}
-	return err
+	return nil
 }

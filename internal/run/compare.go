@@ -113,11 +113,12 @@ func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Compa
 	if _, err := folder.Begin(); err != nil {
 		return nil, UsageError{Reason: err}
 	}
-	if err := o.compareRuns(ctx, folder.Work(), asked.Shard, variants, compared, options); err != nil {
+	names := runFolders(variants, compared, asked.Runs, options)
+	if err := o.compareRuns(ctx, folder.Work(), names, asked.Shard, variants, compared, options); err != nil {
 		return nil, fmt.Errorf("%w; the runs that have ended are in %s until the next comparison", err, folder.Work())
 	}
 	if asked.Shard.Of > 0 {
-		return nil, errors.Join(asked.writePart(ctx, folder.Work(), compare.NewPart(o.Scenario, command, compared, options)), folder.Finish())
+		return nil, errors.Join(asked.writePart(ctx, folder.Work(), names, compare.NewPart(o.Scenario, command, compared, options)), folder.Finish())
 	}
 	if c, err = compare.New(o.Scenario, compared, options); err != nil {
 		return nil, err
@@ -130,13 +131,7 @@ func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Compa
 }
 
 // writePart writes what a shard has made.
-func (asked Comparison) writePart(ctx context.Context, dir string, p compare.Part) error {
-	var runs []string
-	for seed := 1; seed <= asked.Runs; seed++ {
-		for _, s := range p.Subjects {
-			runs = append(runs, runFolder(s.Subject, seed))
-		}
-	}
+func (asked Comparison) writePart(ctx context.Context, dir string, runs []string, p compare.Part) error {
 	for i, s := range p.Subjects { // without the places for the runs of other shards
 		p.Subjects[i].Runs = slices.DeleteFunc(s.Runs, func(r compare.Run) bool { return r.Report == "" })
 	}
@@ -205,43 +200,47 @@ func (o Options) of(v variant) Options {
 // folderName makes the name of a folder of a name in a comparison.
 var folderName = strings.NewReplacer("/", "-", "@", "-", "?", "-", "&", "-", "=", "-", " ", "-", ",", "-")
 
-// runFolder is the name of the folder of a run.
-func runFolder(subject string, seed int) string {
-	return fmt.Sprintf("%s-seed-%d", folderName.Replace(subject), seed)
+// runFolders are the names of the folders of all runs: each subject with the first seed, then with the next.
+func runFolders(variants []variant, compared []compare.Subject, runs int, options compare.Options) (names []string) {
+	for seed := 1; seed <= runs; seed++ {
+		for i, v := range variants {
+			subject := v.subject
+			if options.Kernels {
+				subject = compared[i].Subject
+			}
+			names = append(names, fmt.Sprintf("%s-seed-%d", folderName.Replace(subject), seed))
+		}
+	}
+	return names
 }
 
-// compareRuns runs each subject with each seed of the shard, in folders below dir. The budget of the options judges the runs, unless it is nil.
-func (o Options) compareRuns(ctx context.Context, dir string, part shard.Shard, variants []variant, compared []compare.Subject, options compare.Options) error {
+// compareRuns runs each subject with each seed of the shard, in the named folders below dir. The budget of the options judges the runs, unless it
+// is nil.
+func (o Options) compareRuns(ctx context.Context, dir string, names []string, part shard.Shard, variants []variant, compared []compare.Subject, options compare.Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, runtime.NumCPU()))
-	for seed := 1; seed <= len(compared[0].Runs); seed++ {
-		for i, v := range variants {
-			if !part.Has((seed-1)*len(variants) + i) {
-				continue
-			}
-			group.Go(func() error {
-				one := o.of(v)
-				one.Seed = int64(seed)
-				s := v.subject
-				if options.Kernels {
-					s = compared[i].Subject
-				}
-				name := runFolder(s, seed)
-				one.Out = filepath.Join(dir, name)
-				one.Progress = progress.Named(name, o.report)
-				result, err := Run(ctx, one)
-				if invalid := (*InvalidError)(nil); errors.As(err, &invalid) && result != nil {
-					one.report(progress.Event{Kind: progress.Message, Text: invalid.Error()})
-					compared[i].Runs[seed-1] = compare.InvalidRun(one.Seed, filepath.Join(name, "report.json"), result.HistorySha256)
-					return nil
-				}
-				if err != nil {
-					return fmt.Errorf("%s with seed %d: %w", s, seed, err)
-				}
-				compared[i].Runs[seed-1], err = entry(result, filepath.Join(name, "report.json"), options.Budget)
-				return err
-			})
+	for at, name := range names {
+		if !part.Has(at) {
+			continue
 		}
+		i, seed := at%len(variants), at/len(variants)+1
+		group.Go(func() error {
+			one := o.of(variants[i])
+			one.Seed = int64(seed)
+			one.Out = filepath.Join(dir, name)
+			one.Progress = progress.Named(name, o.report)
+			result, err := Run(ctx, one)
+			if invalid := (*InvalidError)(nil); errors.As(err, &invalid) && result != nil {
+				one.report(progress.Event{Kind: progress.Message, Text: invalid.Error()})
+				compared[i].Runs[seed-1] = compare.InvalidRun(one.Seed, filepath.Join(name, "report.json"), result.HistorySha256)
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("%s with seed %d: %w", compared[i].Subject, seed, err)
+			}
+			compared[i].Runs[seed-1], err = entry(result, filepath.Join(name, "report.json"), options.Budget)
+			return err
+		})
 	}
 	return group.Wait()
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 // A comparison is checked before its first run, and its command repeats what was asked.
@@ -139,5 +140,20 @@ func TestAnUpgradeIsComparedWithTheRestartsOfTheNewVersion(t *testing.T) {
 	o.Subject = next
 	if _, _, err := o.plan(); !IsUsage(err) {
 		t.Errorf("a run: %v", err)
+	}
+}
+
+// The folders of shards are those of the runs, by the names that the call gives, and all differ.
+func TestFoldersOfRunsHaveTheNamesOfTheCall(t *testing.T) {
+	variants := []variant{{"cilium@1.20.2", ""}, {"bundled", ""}}
+	compared := []compare.Subject{{Subject: "cilium@v1.20.2"}, {Subject: "bundled"}}
+	want := []string{"cilium-1.20.2-seed-1", "bundled-seed-1", "cilium-1.20.2-seed-2", "bundled-seed-2"}
+	if got := runFolders(variants, compared, 2, compare.Options{}); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	compared = []compare.Subject{{Subject: "bundled on debian-12"}, {Subject: "bundled on debian-13"}}
+	want = []string{"bundled-on-debian-12-seed-1", "bundled-on-debian-13-seed-1"}
+	if got := runFolders([]variant{{"bundled", "debian-12"}, {"bundled", "debian-13"}}, compared, 1, compare.Options{Kernels: true}); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

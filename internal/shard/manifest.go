@@ -77,6 +77,9 @@ func (p Part) Folders() (own []string) {
 	return own
 }
 
+// Home is the part that has the i-th run, counted from 0. The parts are all of one call, in order.
+func Home(parts []Part, i int) Part { return parts[i%len(parts)] }
+
 // ReadAll reads the manifests of all shards of one call, and returns them in order. Shards of different calls or programs, a missing one
 // and one that is given twice are errors.
 func ReadAll(ctx context.Context, dirs []string) ([]Part, error) {

@@ -13,19 +13,10 @@ import (
 
 // Frames to a node without power reach no other node. Without the entry in the bridge's table they reach all.
 func TestFramesToANodeWithoutPowerReachNoOther(t *testing.T) {
-	home, err := NewNamespace("home")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer home.Close()
-	var n *Network
-	if err := home.Do(func() (err error) { n, err = Create(Config{Nodes: 2}); return err }); err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
+	home, n := createdIn(t, Config{Nodes: 2})
 	lost, other := n.Nodes[1], n.Nodes[0]
 	mac := macAddress(lost.fabricLink(), lost.Name, 1)
-	err = n.Balancer.Do(func() error { // else ARP would find that the node is gone
+	err := n.Balancer.Do(func() error { // else ARP would find that the node is gone
 		link, err := netlink.LinkByName("eth0")
 		if err != nil {
 			return err

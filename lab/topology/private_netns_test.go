@@ -26,6 +26,13 @@ var ownKernel = os.Getenv("HITLESS_OWN_KERNEL") != ""
 // created makes a network in a namespace that ends with the test: its bridge would be in the way of the next one.
 func created(t *testing.T, cfg Config) *Network {
 	t.Helper()
+	_, n := createdIn(t, cfg)
+	return n
+}
+
+// createdIn is created, and returns the lab's own namespace too.
+func createdIn(t *testing.T, cfg Config) (*Namespace, *Network) {
+	t.Helper()
 	home, err := NewNamespace("home")
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +42,7 @@ func created(t *testing.T, cfg Config) *Network {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.Close(); home.Close() })
-	return n
+	return home, n
 }
 
 // helper is the environment variable by which this program is a program of a node, in a guest that has no others.
