@@ -40,10 +40,54 @@ func TestChartRendersBase(t *testing.T) {
 	}
 }
 
+// With shards the chart also renders the objects of deploy/shards, for its own namespace.
+func TestChartRendersShards(t *testing.T) {
+	all, _ := rendered(t, "hitless", "runs: []\nreports: {enabled: false}\nshards: {enabled: true}")
+	want := kustomized(t, "../shards")
+	for name, object := range want {
+		got := all[name]
+		if name == "Namespace/hitless-shards" {
+			continue
+		}
+		if got == nil {
+			t.Errorf("the chart renders no %s: %q", name, slices.Sorted(maps.Keys(all)))
+			continue
+		}
+		object.(metav1.Object).SetNamespace("hitless")
+		withoutHelm(object)
+		withoutHelm(got)
+		if d := cmp.Diff(object, got); d != "" {
+			t.Errorf("%s of the base (-) and of the chart (+):\n%s", name, d)
+		}
+	}
+	if len(want) != 4 {
+		t.Errorf("the base has %q", slices.Sorted(maps.Keys(want)))
+	}
+}
+
+// Each index of the Job is another shard of as many as there are, and the merge reads the folder of each.
+func TestShardsAreThoseOfTheMerge(t *testing.T) {
+	all, _ := rendered(t, "x", "shards: {enabled: true, count: 3, args: [soak, --seeds=1..9], existingClaim: shared}")
+	shards, merge := all["Job/x-shards"].(*batchv1.Job).Spec, all["Job/x-merge"].(*batchv1.Job).Spec
+	if *shards.Completions != 3 || *shards.Parallelism != 3 || *shards.CompletionMode != batchv1.IndexedCompletion || !*merge.Suspend || all["PersistentVolumeClaim/x-shards"] != nil {
+		t.Errorf("%+v\n%+v", shards, merge)
+	}
+	args := shards.Template.Spec.Containers[0].Args
+	if want := []string{"soak", "--seeds=1..9", "--shard=index-$(JOB_COMPLETION_INDEX)/3", "--out=/data/shard-$(JOB_COMPLETION_INDEX)"}; !slices.Equal(args, want) {
+		t.Errorf("a shard has the arguments %q, want %q", args, want)
+	}
+	args = merge.Template.Spec.Containers[0].Args
+	if want := []string{"merge", "/data/shard-0", "/data/shard-1", "/data/shard-2", "--out=/data/whole"}; !slices.Equal(args, want) {
+		t.Errorf("the merge has the arguments %q, want %q", args, want)
+	}
+}
+
 // withoutHelm removes the labels that only the chart has.
 func withoutHelm(object runtime.Object) {
 	all := []map[string]string{object.(metav1.Object).GetLabels()}
 	switch o := object.(type) {
+	case *batchv1.Job:
+		all = append(all, o.Spec.Template.Labels)
 	case *batchv1.CronJob:
 		pod := &o.Spec.JobTemplate.Spec.Template
 		all = append(all, pod.Labels, pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector.MatchLabels)
@@ -180,6 +224,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"runs: [{name: a, schedule: x, scenario: quiet, deadline: soon}]": "deadline",
 		"storage: {accessMode: ReadOnlyMany}":                             "accessMode",
 		"report: {enabled: false}":                                        "report",
+		"shards: {enabled: true, count: 0}":                               "count",
 	} {
 		if _, err := render("hitless", values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %s", values, err, want)

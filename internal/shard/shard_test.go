@@ -8,7 +8,12 @@ func TestShardsAreRead(t *testing.T) {
 			t.Errorf("%q: %+v %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"3", "0/3", "4/3", "1/0", "a/b", "1/3/5", "-1/3", "1/101", "1/3 "} {
+	for text, want := range map[string]Shard{"index-0/3": {1, 3}, "index-2/3": {3, 3}} {
+		if got, err := Parse(text); err != nil || got != want {
+			t.Errorf("%q: %+v %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"3", "0/3", "4/3", "1/0", "a/b", "1/3/5", "-1/3", "1/101", "1/3 ", "index-3/3", "index--1/3", "index-/3"} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("%q is accepted as %+v", text, got)
 		}
