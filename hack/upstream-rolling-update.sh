@@ -4,6 +4,7 @@
 #   SUBJECT   proxy of the lab (kube-proxy@v1.25.3/iptables, which drops connections)
 #   POLICY    externalTrafficPolicy of the spec: Local or Cluster (Local)
 #   OUT       folder of both results: upstream.log has what upstream counted, watch/ has the report of hitless (out/upstream-rolling-update)
+# `go run ./hack/docs rolling-update DIR PROXY` takes the figures of such a folder into docs/results/upstream-rolling-update.
 # Exit code: that of hack/upstream-e2e.sh. The verdict of hitless is in watch/report.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
