@@ -6,6 +6,8 @@
 #   FOCUS     regular expression of the specs; SKIP: of those left out
 #   PROCS     specs at a time (the number of CPUs; 1 in a VM)
 #   SET       parameters of the lab, separated by blanks (cloud=on)
+#   BESIDE    program that runs beside the suite in the same network, with OUT, KUBECONFIG and KUBECTL: the suite begins when it prints a line,
+#             and the lab ends after it. Its log is beside.log
 #   OUT       folder of junit.xml, specs.tsv (result, seconds and name of each spec that ran), e2e.log and lab.log (out/upstream-e2e)
 # Exit code: 0 all specs passed, 1 a spec failed, 2 something else failed.
 set -euo pipefail
@@ -27,18 +29,30 @@ program() { awk -F'\t' -v name="$1@" 'index($1, name) == 1 { print $2 }' "$out/p
 
 sets=()
 for s in ${SET-cloud=on}; do sets+=(--set "$s"); done
-up=$(mktemp -u) && mkfifo "$up"
+up=$(mktemp -u) && mkfifo "$up" "$up.beside"
+beside=
 bin/hitless lab up --kernel "$kernel" --images --subject "$subject" "${sets[@]}" --kubeconfig "$out/kubeconfig" >"$up" 2>"$out/lab.log" &
 lab=$!
-trap 'kill -INT $lab 2>/dev/null || true; wait $lab 2>/dev/null || true; rm -f "$up" "$out/kubeconfig"' EXIT
+trap 'kill $beside 2>/dev/null || true; kill -INT $lab 2>/dev/null || true; wait 2>/dev/null || true; rm -f "$up" "$up.beside" "$out/kubeconfig"' EXIT
 # The line that says that the lab is up ends the wait; so does the end of the lab.
 grep -q -m1 'the lab is up' <"$up" || { tail -n 20 "$out/lab.log" >&2; fail "the lab did not come up; the end of $out/lab.log is above"; }
+
+if [ -n "${BESIDE-}" ]; then
+  OUT=$out KUBECONFIG=$out/kubeconfig KUBECTL=$(program kubectl) bin/hitless lab shell --kubeconfig "$out/kubeconfig" -- bash -c "$BESIDE" \
+    >"$up.beside" 2>"$out/beside.log" &
+  beside=$!
+  grep -q -m1 . <"$up.beside" || { tail -n 20 "$out/beside.log" >&2; fail "the program beside the suite ended early; the end of $out/beside.log is above"; }
+fi
 
 code=0
 bin/hitless lab shell --kubeconfig "$out/kubeconfig" -- "$(program ginkgo)" --procs="${PROCS:-$procs}" --timeout="${TIMEOUT:-6h}" --no-color \
   --focus="$focus" --skip="${SKIP:-\\[Disruptive\\]}" --junit-report=junit.xml --output-dir="$out" "$(program e2e.test)" -- \
   --provider=skeleton --kubeconfig="$out/kubeconfig" --kubectl-path="$(program kubectl)" --num-nodes=3 --report-prefix=hitless \
   --disable-log-dump --dump-logs-on-failure=false >"$out/e2e.log" 2>&1 || code=$?
+if [ -n "$beside" ]; then
+  [ $code = 0 ] || kill "$beside" 2>/dev/null || true
+  wait "$beside" || [ $code != 0 ] || fail "the program beside the suite failed; see $out/beside.log"
+fi
 kill -0 $lab 2>/dev/null || fail "the lab ended before the suite did; see $out/lab.log"
 [ -s "$out/junit.xml" ] || { tail -n 20 "$out/e2e.log" >&2; fail "the suite did not run; the end of $out/e2e.log is above"; }
 grep -o '<testcase name="\[It\][^>]*>' "$out/junit.xml" | grep -v 'status="skipped"' |

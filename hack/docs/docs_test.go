@@ -25,8 +25,8 @@ func TestGeneratedPagesAreUpToDate(t *testing.T) {
 	for _, p := range parts {
 		files[p.file] = true
 	}
-	if len(pages) != len(files)+3 {
-		t.Errorf("%d pages for %d files with parts, a schema and 2 pictures", len(pages), len(files))
+	if len(pages) != len(files)+5 {
+		t.Errorf("%d pages for %d files with parts, a schema and 4 pictures", len(pages), len(files))
 	}
 	for _, p := range pages {
 		have, err := os.ReadFile(filepath.Join(top, p.file))

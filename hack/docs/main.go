@@ -1,6 +1,6 @@
 // Command docs writes the tables and pictures of README.md and docs/ from the committed results in docs/results and from the code, and
 // the kinds of events in analysis/schema.json. It is run from the top of the tree, by `make docs`. Its tests fail when a file is out of
-// date.
+// date. `docs rolling-update DIR PROXY` first takes the results of hack/upstream-rolling-update.sh from a folder.
 package main
 
 import (
@@ -20,14 +20,27 @@ import (
 )
 
 func main() {
-	pages, err := generate(".")
-	if err == nil {
-		err = write(".", pages)
-	}
-	if err != nil {
+	if err := renew(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "docs:", err)
 		os.Exit(1)
 	}
+}
+
+func renew(args []string) error {
+	switch {
+	case len(args) == 0:
+	case len(args) == 3 && args[0] == "rolling-update":
+		if err := takeRollingRun(".", args[1], args[2]); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%q are no arguments: none, or `rolling-update DIR PROXY`", args)
+	}
+	pages, err := generate(".")
+	if err != nil {
+		return err
+	}
+	return write(".", pages)
 }
 
 // A page is a file of the tree with its generated parts renewed.
@@ -53,6 +66,7 @@ var parts = []part{
 	{"docs/results/museum.md", "museum-results", museumTable},
 	{"docs/results/museum.md", "museum-kills", museumKills},
 	{"docs/results/verified.md", "verified", verifiedTable},
+	{"docs/results/upstream-rolling-update.md", "rolling", rollingTable},
 	{"docs/results/zero-loss.md", "zero-loss", tableOf("zero-loss/*.json", compare.WriteResults)},
 	{"docs/results/suites.md", "suites", suitesTable},
 	{"docs/results/conformance.md", "conformance-matrix", conformanceTable},
@@ -196,18 +210,24 @@ func lanesPicture(top string) (string, error) {
 	return "```\n" + string(text) + "```\n", err
 }
 
-// pictures returns the pictures of README.md.
+// pictures returns the pictures of README.md and of upstream's rolling update.
 func pictures(top string) (all []page, err error) {
 	r, err := analysis.Read(filepath.Join(top, picturedReport))
 	if err != nil {
 		return nil, err
 	}
+	rolling, err := rollingPicture(top)
+	if err != nil {
+		return nil, err
+	}
 	for _, theme := range []reports.Theme{reports.ThemeLight, reports.ThemeDark} {
-		var b bytes.Buffer
-		if err := reports.WriteSVG(&b, reports.PictureOf(r), theme); err != nil {
-			return nil, err
+		for name, p := range map[string]reports.Picture{"rollout": reports.PictureOf(r), "upstream-rolling-update": rolling} {
+			var b bytes.Buffer
+			if err := reports.WriteSVG(&b, p, theme); err != nil {
+				return nil, err
+			}
+			all = append(all, page{fmt.Sprintf("docs/images/%s-%s.svg", name, theme), b.Bytes()})
 		}
-		all = append(all, page{fmt.Sprintf("docs/images/rollout-%s.svg", theme), b.Bytes()})
 	}
 	return all, nil
 }
