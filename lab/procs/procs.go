@@ -29,6 +29,8 @@ type Spec struct {
 	// Enter calls start, for example inside a namespace; nil starts the program in the lab's own namespace.
 	Enter func(start func() error) error
 	Group *Group // control group in which the program begins; nil for the lab's own
+	// TimerSlack is how late the kernel may end the program's sleeps, so that several end at once; 0 for its default, 50 µs.
+	TimerSlack time.Duration
 	// Stdin, Stdout and Stderr override the defaults: no input, and output to the log.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -87,7 +89,7 @@ func (s *Supervisor) Start(spec Spec) (*Process, error) {
 	cmd.SysProcAttr = attributes(group)
 	p := &Process{Name: spec.Name, cmd: cmd, log: log, done: make(chan struct{})}
 	started := make(chan error, 1)
-	go p.run(spec.Enter, started)
+	go p.run(spec, started)
 	if err := <-started; err != nil {
 		log.Close()
 		return nil, fmt.Errorf("starting %s (%s): %w", spec.Name, spec.Path, err)
@@ -100,12 +102,13 @@ func (s *Supervisor) Start(spec Spec) (*Process, error) {
 
 // run starts the program and waits for its end on a goroutine that keeps its thread: the kernel sends the
 // parent-death signal when the thread that forked ends (prctl(2), PR_SET_PDEATHSIG).
-func (p *Process) run(enter func(func() error) error, started chan<- error) {
+func (p *Process) run(spec Spec, started chan<- error) {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-	if err := resetTimerSlack(); err != nil {
+	if err := setTimerSlack(spec.TimerSlack); err != nil {
 		started <- fmt.Errorf("setting its timer slack: %w", err)
 		return
 	}
+	enter := spec.Enter
 	if enter == nil {
 		enter = func(start func() error) error { return start() }
 	}

@@ -1,8 +1,10 @@
 package procs
 
 import (
+	"cmp"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,11 +21,12 @@ func attributes(group *os.File) *syscall.SysProcAttr {
 func signalGroup(p *os.Process, sig syscall.Signal) error { return syscall.Kill(-p.Pid, sig) }
 
 // defaultTimerSlack is the kernel's default for the lateness of timers.
-const defaultTimerSlack = 50_000 // ns
+const defaultTimerSlack = 50 * time.Microsecond
 
-// resetTimerSlack gives programs that the calling thread starts the default timer slack, independently of the lab's
-// own.
-func resetTimerSlack() error { return unix.Prctl(unix.PR_SET_TIMERSLACK, defaultTimerSlack, 0, 0, 0) }
+// setTimerSlack gives programs that the calling thread starts a timer slack, or the default one, independently of the lab's own.
+func setTimerSlack(slack time.Duration) error {
+	return unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(cmp.Or(slack, defaultTimerSlack)), 0, 0, 0)
+}
 
 // resume continues a stopped program, so that it can end.
 func resume(p *Process) { _ = p.Signal(syscall.SIGCONT) }

@@ -5,6 +5,7 @@ package procs
 import (
 	"os"
 	"syscall"
+	"time"
 )
 
 func attributes(*os.File) *syscall.SysProcAttr { return nil }
@@ -12,7 +13,7 @@ func attributes(*os.File) *syscall.SysProcAttr { return nil }
 // signalGroup ends the process: there are no other signals.
 func signalGroup(p *os.Process, _ syscall.Signal) error { return p.Kill() }
 
-func resetTimerSlack() error { return nil }
+func setTimerSlack(time.Duration) error { return nil }
 
 // resume does nothing: no program can be stopped.
 func resume(*Process) {}

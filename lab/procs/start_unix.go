@@ -5,6 +5,7 @@ package procs
 import (
 	"os"
 	"syscall"
+	"time"
 )
 
 // attributes make a process group. Nothing here ends it with this process: a program must end itself at the end of its input.
@@ -12,7 +13,7 @@ func attributes(*os.File) *syscall.SysProcAttr { return &syscall.SysProcAttr{Set
 
 func signalGroup(p *os.Process, sig syscall.Signal) error { return syscall.Kill(-p.Pid, sig) }
 
-func resetTimerSlack() error { return nil }
+func setTimerSlack(time.Duration) error { return nil }
 
 // resume continues a stopped program, so that it can end.
 func resume(p *Process) { _ = p.Signal(syscall.SIGCONT) }

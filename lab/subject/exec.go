@@ -20,8 +20,10 @@ type Exec struct {
 	Program string   `json:"program"` // path in the guest
 	Args    []string `json:"args,omitempty"`
 	Env     []string `json:"env,omitempty"` // KEY=value, sorted
-	Ready   Ready    `json:"ready"`
-	Stop    Stop     `json:"stop"`
+	// TimerSlack is how late the kernel may end the proxy's sleeps; 0 for its default, 50 µs.
+	TimerSlack time.Duration `json:"timerSlackNs,omitempty"`
+	Ready      Ready         `json:"ready"`
+	Stop       Stop          `json:"stop"`
 	// Cleanup is run on each node at the end of a run, after the proxy has exited; empty for none.
 	Cleanup []string `json:"cleanup,omitempty"`
 	// Modules are the kernel modules that are loaded before the proxy starts.

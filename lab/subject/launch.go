@@ -40,7 +40,7 @@ func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 		return start, err
 	}
 	start.Path, start.Args = e.Program, expandAll(e.Args, values)
-	start.Env = slices.Concat(start.Env, expandAll(e.Env, values))
+	start.Env, start.TimerSlack = slices.Concat(start.Env, expandAll(e.Env, values)), e.TimerSlack
 	return start, nil
 }
 
