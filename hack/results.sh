@@ -10,13 +10,13 @@ compare() { # name, then arguments of `hitless compare`
   bin/hitless compare "$@" --controlplane replay --runs "$runs" --out "out/results/$name" || status=$?
   [ "$status" -le 1 ] || { echo "comparing $name ended with exit code $status; nothing of it is kept" >&2; exit "$status"; }
   mkdir -p docs/results
-  cp "out/results/$name/compare.json" "docs/results/$name.json"
+  bin/hitless results keep "out/results/$name" "docs/results/$name.json"
 }
 compare rollout rollout --set rollouts=1 --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables \
   --subject $today/ipvs --subject $today/nftables --subject bundled
 # The pictures of README.md and docs/reports.md are both of the first run of the first subject.
 first=out/results/rollout/kube-proxy-v1.25.3-iptables-seed-1
 bin/hitless report "$first" --format lanes > docs/results/rollout.lanes.txt
-bin/hitless report "$first" --format json > docs/results/picture/report.json
+bin/hitless results keep "$first" docs/results/picture/report.json
 compare restart restart --subject $today/ipvs --subject $today/nftables --subject bundled
 ${GO:-go} run ./hack/docs

@@ -49,7 +49,7 @@ compare_rows() {
     bin/hitless compare $command "${common[@]}" --out "$logs/$name" > "$logs/$name.log" 2>&1 || status=$?
     case $status in
       0 | 1 | 3) # a run that loses connections or is invalid is a result too
-        if [ -e "$logs/$name/compare.json" ] && cp "$logs/$name/compare.json" "$results/$name.json.new" && mv "$results/$name.json.new" "$results/$name.json"; then
+        if [ -e "$logs/$name/compare.json" ] && bin/hitless results keep "$logs/$name" "$results/$name.json" >> "$logs/$name.log" 2>&1; then
           echo "  exit code $status; $results/$name.json"
           continue
         fi ;;

@@ -20,7 +20,7 @@ compare() { # row, other subjects with the twin last, then arguments of `hitless
     --out "out/results/zero-loss/$row" || status=$?
   [ "$status" -le 1 ] || { echo "comparing $row ended with exit code $status; nothing of it is kept" >&2; exit "$status"; }
   mkdir -p "$results"
-  cp "out/results/zero-loss/$row/compare.json" "$results/$row.json"
+  bin/hitless results keep "out/results/zero-loss/$row" "$results/$row.json"
 }
 
 # Short windows: a run takes as long as its attempts, and kube-proxy needs some seconds for a flap.

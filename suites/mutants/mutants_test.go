@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/hitless/hitless/suites" // for the flags that `make nightly` gives all suites
 	"github.com/hitless/hitless/suites/conformance"
 )
 
@@ -57,7 +58,7 @@ func TestEachRunHasAMutant(t *testing.T) {
 // The focus of runs selects their specs and no others.
 func TestFocusSelectsRuns(t *testing.T) {
 	for _, runs := range [][]string{{"routing-ipv4"}, {"routing-ipv6", "flap"}, {"restart-term"}, {"policy-ports", "routing-ipv4", "routing-ipv6"}} {
-		found, _, err := conformance.Selection{Focus: []string{focusOf(runs)}}.Select(conformance.Catalog())
+		found, _, err := conformance.Selection{Focus: []string{conformance.FocusOf(namesOf(runs)...)}}.Select(conformance.Catalog())
 		if err != nil {
 			t.Fatal(err)
 		}
