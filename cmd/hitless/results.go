@@ -98,7 +98,7 @@ Exit codes: 0, nothing is listed; 1, a row is; 2, wrong usage, or a file that is
 	f.IntVar(&c.sample, "sample", 0, "repeat this number of rows (default none)")
 	f.Var((*seedValue)(&c.seed), "seed", "which rows --sample repeats; any whole number of 64 bits other than 0")
 	flags.Allow(f, "seed", flags.Negative, flags.Zero) // its type says more about 0
-	f.StringVar(&c.out, "out", "", "folder for the repetitions (default out/results-check)")
+	f.StringVar(&c.out, "out", "", "folder for the repetitions, whose folders row-N are replaced (default out/results-check)")
 	f.BoolVarP(&c.all, "verbose", "v", false, "name every row that is listed")
 	return cmd
 }

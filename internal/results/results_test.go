@@ -200,7 +200,9 @@ func sampler(t *testing.T, make func(args []string) *recordtest.Lab) Sampler {
 }
 
 // lossy is the class of the run with these arguments, as in kept.
-func lossy(args []string) record.Class { return lost(!slices.Contains(args, "kube-proxy@v1.37.1/ipvs")) }
+func lossy(args []string) record.Class {
+	return lost(!slices.Contains(args, "kube-proxy@v1.37.1/ipvs"))
+}
 
 func lost(nothing bool) record.Class {
 	if nothing {
@@ -295,6 +297,22 @@ func TestTheRunOfAComparison(t *testing.T) {
 	for _, command := range []string{"hitless run rollout --kubeconfig x", "hitless run rollout --in-cluster", "hitless run rollout --out=/etc", "hitless clean out", "sh -c true"} {
 		if a := ofCommand(command, readRun); a != nil {
 			t.Errorf("%q is repeated as %q", command, a.Args)
+		}
+	}
+}
+
+// The first line of a table of upstream's specs says what made it. Without it each spec is listed; a broken one is an error.
+func TestSpecsOfUpstream(t *testing.T) {
+	const specs = "passed\t66\tServices should work\nfailed\t3\tServices should end\n"
+	facts := `# {"subject":"kube-proxy@v1.37.1/ipvs","programSha256":"` + own + `","kernel":"host 6.1.0","controlPlane":"kube","made":{"started":"2026-11-27T15:23:43Z","programs":[],"tools":"ab"}}` + "\n"
+	for name, c := range map[string]struct {
+		text             string
+		findings, unread int
+	}{"whole": {facts + specs, 0, 0}, "without facts": {specs, 1, 0}, "broken facts": {facts[:40] + "\n" + specs, 0, 1}, "no table": {"66 specs\n", 0, 1}, "empty": {"", 0, 1}} {
+		top := t.TempDir()
+		testfiles.Write(t, top, "specs.tsv", []byte(c.text))
+		if got := check(t, top); len(got.Findings) != c.findings || len(got.Unread) != c.unread {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 // Sampler repeats rows.
 type Sampler struct {
 	Program string // SHA-256 of this one
-	Dir     string // folder for the runs, which exists
+	Dir     string // folder for the runs, which exists; the folders row-N in it are replaced
 	// Execute runs hitless with arguments. Its error says that there is no result; the exit code of a verdict is none.
 	Execute func(ctx context.Context, args []string) error
 	Log     func(line string)
@@ -34,7 +34,10 @@ func (s Sampler) Sample(ctx context.Context, rows []Row, n int, seed int64) (fou
 	for i, at := range order[:min(n, len(order))] {
 		r := rows[at]
 		s.announce(r, i, min(n, len(order)), begun)
-		dir := filepath.Join(s.Dir, fmt.Sprint(i+1))
+		dir := filepath.Join(s.Dir, fmt.Sprintf("row-%d", i+1))
+		if err := os.RemoveAll(dir); err != nil { // else an earlier repetition may be taken for this one
+			return found, of, err
+		}
 		why, err := s.repeat(ctx, r, dir)
 		if err != nil {
 			return found, of, err
