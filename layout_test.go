@@ -87,7 +87,7 @@ var importRules = []importRule{
 	{tree: "suites/conformance", imports: []string{"record", "scenarios", "analysis", "reports", "internal/cache", "internal/input", "internal/progress", "internal/routing", "internal/run", "internal/shard", "internal/units"},
 		tests: []string{"lab", "internal/site", "suites"}, reason: "the conformance suite judges the records of runs, and is part of the program"},
 	{tree: "suites/mutants", imports: []string{"record", "internal/cache", "internal/input", "suites/conformance", "suites/faulty"}, tests: []string{"suites"}, reason: "mutants measure the conformance suite from outside"},
-	{tree: "hack", imports: []string{"record", "probes", "scenarios", "analysis", "reports", "lab", "cluster", "internal/bench", "internal/cache", "internal/guest", "internal/results", "internal/run", "internal/site", "internal/units", "suites"},
+	{tree: "hack", imports: []string{"record", "probes", "scenarios", "analysis", "reports", "lab", "cluster", "internal/bench", "internal/cache", "internal/guest", "internal/results", "internal/run", "internal/shard", "internal/site", "internal/units", "suites"},
 		reason: "tools of contributors"},
 	{tree: "deploy", tests: []string{"cluster"}, reason: "manifests, charts and modules of their own"},
 }

@@ -71,8 +71,8 @@ type resultsCheck struct {
 func resultsCheckCommand() *cobra.Command {
 	c := resultsCheck{seed: 1}
 	cmd := &cobra.Command{
-		Use: "check [DIR]", Short: "List the results of another program, and those that do not tell what made them", Args: cobra.MaximumNArgs(1),
-		Long: `Read all files of results in a folder (default docs/results), and list each row that another program than this one made, and each that does not
+		Use: "check [DIR|FILE]", Short: "List the results of another program, and those that do not tell what made them", Args: cobra.MaximumNArgs(1),
+		Long: `Read all files of results in a folder (default docs/results), or one file, and list each row that another program than this one made, and each that does not
 tell its program, kernel (and QEMU), control plane, programs of upstream, tools or date. Pages (*.md) are no results; any other file that is
 not understood is an error.
 

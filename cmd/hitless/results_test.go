@@ -56,11 +56,13 @@ func TestCheckingResults(t *testing.T) {
 		want string
 	}{
 		{[]string{mine}, 0, "2 rows in 1 file: 2 from this program"},
+		{[]string{filepath.Join(mine, "new", "rollout.json")}, 0, "2 rows in 1 file: 2 from this program"},
+		{[]string{filepath.Join(foreign, "new", "rollout.json")}, 1, "rollout.json: all 2 rows of the program abababababab\n"},
 		{[]string{foreign}, 1, "new/rollout.json: all 2 rows of the program abababababab\n"},
 		{[]string{foreign, "-v"}, 1, "of the program abababababab: bundled seed 1; kube-proxy@v1.37.1/ipvs seed 1\n"},
 		{[]string{unknown}, 2, "notes.txt"},
 		{[]string{t.TempDir()}, 2, "has no results"},
-		{[]string{filepath.Join(mine, "none")}, 2, "name the folder that has them"},
+		{[]string{filepath.Join(mine, "none")}, 2, "name the folder or the file that has them"},
 		{[]string{mine, "--seed", "3"}, 2, "give --sample too"},
 	} {
 		code, out, errs := executed(append([]string{"results", "check"}, c.args...)...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,12 +28,15 @@ type Checked struct {
 	Unread   []Finding // files that could not be read, or that no format reads
 }
 
-// Check reads all results below a folder. It lists the rows that another program than this one made, and those that do not tell what made
-// them. program is the SHA-256 of this one.
+// Check reads all results below a folder, or those in a file. It lists the rows that another program than this one made, and those that do
+// not tell what made them. program is the SHA-256 of this one.
 func Check(ctx context.Context, top, program string) (*Checked, error) {
-	files, err := Files(top)
+	files, err := files(top)
 	if err != nil {
-		return nil, fmt.Errorf("reading the results: %w; name the folder that has them", err)
+		return nil, fmt.Errorf("reading the results: %w; name the folder or the file that has them", err)
+	}
+	if len(files) == 1 && files[0] == "." {
+		top, files = filepath.Dir(top), []string{filepath.Base(top)}
 	}
 	c := &Checked{Files: len(files)}
 	for _, file := range files {
@@ -119,7 +123,7 @@ func (f Finding) write(b *strings.Builder, all bool) {
 		return
 	}
 	names, which := f.Rows, units.Plural(len(f.Rows), "row")
-	if f.All {
+	if f.All && len(f.Rows) > 1 {
 		which = "all " + which
 		if !all {
 			names = nil

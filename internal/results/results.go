@@ -122,8 +122,8 @@ func keysOf(ctx context.Context, path string) (keys, error) {
 	return k, nil
 }
 
-// Files lists the files of results below a folder, with slashes: all but the pages (*.md).
-func Files(top string) (files []string, err error) {
+// files lists the files of results below a folder, with slashes: all but the pages (*.md).
+func files(top string) (files []string, err error) {
 	err = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) == ".md" {
 			return err

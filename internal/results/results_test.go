@@ -352,3 +352,31 @@ func TestOrigins(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Each way in which a row can differ from before is told in words. A repetition with the same outcome is only counted.
+func TestChanges(t *testing.T) {
+	kind := []compare.FailureKind{{Lane: "tcp-new", Class: "refused", Event: "proxy killed"}}
+	before := []Row{
+		{File: "a", Name: "same", Verdict: "fail", Kinds: kind, KindsTold: true, HistorySha256: "1"},
+		{File: "a", Name: "verdict", Verdict: "pass", KindsTold: true},
+		{File: "a", Name: "class", Verdict: "fail", Kinds: kind, KindsTold: true},
+		{File: "a", Name: "untold", Verdict: "fail"},
+		{File: "a", Name: "gone", Verdict: "pass"},
+	}
+	other := []compare.FailureKind{{Lane: "tcp-new", Class: "reset", Event: "proxy killed"}}
+	after := []Row{
+		{File: "a", Name: "same", Verdict: "fail", Kinds: kind, KindsTold: true, HistorySha256: "2"},
+		{File: "a", Name: "verdict", Verdict: "fail", Kinds: kind, KindsTold: true},
+		{File: "a", Name: "class", Verdict: "fail", Kinds: other, KindsTold: true},
+		{File: "a", Name: "untold", Verdict: "fail", Kinds: kind, KindsTold: true},
+		{File: "b", Name: "new", Verdict: "pass"},
+	}
+	want := []string{"a, verdict: fail, was pass", `a, class: fail with reset after "proxy killed" on tcp-new, was with refused after "proxy killed" on tcp-new`, "b, new is new: pass",
+		"a, gone is gone: it was pass", "2 of 5 rows have the verdict, classes and causes of before; 1 were made anew"}
+	if got := Changes(before, after); !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	if got := Changes(before, before); len(got) != 1 {
+		t.Errorf("without a change: %q", got)
+	}
+}
