@@ -82,7 +82,7 @@ func evidence(ctx context.Context, part shard.Shard, planOnly bool) error {
 	return os.RemoveAll(before)
 }
 
-// tellChanges prints the changes since before, and the rows that are not of the program.
+// tellChanges prints the changes since before, and how many rows are of the program.
 func tellChanges(ctx context.Context, before, sum string) error {
 	old, err := results.Check(ctx, before, sum)
 	if err != nil {
@@ -96,8 +96,8 @@ func tellChanges(ctx context.Context, before, sum string) error {
 	for _, line := range results.Changes(old.Rows, now.Rows) {
 		fmt.Println("- " + line)
 	}
-	fmt.Println("\nRows that are still of another program, or do not tell what made them:")
-	return now.Write(os.Stdout, sum, false)
+	fmt.Println("\n`hitless results check` lists what is not of this program, such as the museum:")
+	return now.WriteSummary(os.Stdout, sum)
 }
 
 // halves are the CPUs for each of two scripts at a time, as taskset takes them. One CPU is one script at a time.

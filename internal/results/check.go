@@ -93,6 +93,18 @@ func (c *Checked) Write(w io.Writer, program string, all bool) error {
 	for _, f := range slices.Concat(c.Findings, c.Unread) {
 		f.write(&b, all)
 	}
+	b.WriteString(c.summary(program) + "\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteSummary writes the numbers as a line.
+func (c *Checked) WriteSummary(w io.Writer, program string) error {
+	_, err := fmt.Fprintln(w, c.summary(program))
+	return err
+}
+
+func (c *Checked) summary(program string) string {
 	unnamed, lacking := 0, 0
 	for _, r := range c.Rows {
 		if r.Program == "" {
@@ -102,11 +114,9 @@ func (c *Checked) Write(w io.Writer, program string, all bool) error {
 			lacking++
 		}
 	}
-	fmt.Fprintf(&b, "%s in %s: %s from this program (sha256 %.12s), %s from other programs, %s without a program; %s do not tell all of what made them\n",
+	return fmt.Sprintf("%s in %s: %s from this program (sha256 %.12s), %s from other programs, %s without a program; %s do not tell all of what made them",
 		units.Plural(len(c.Rows), "row"), units.Plural(c.Files, "file"), units.Thousands(c.Current), program, units.Thousands(len(c.Rows)-c.Current-unnamed),
 		units.Thousands(unnamed), units.Thousands(lacking))
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // Write writes a finding with the names of all of its rows as a line.
@@ -125,9 +135,9 @@ func (f Finding) write(b *strings.Builder, all bool) {
 	names, which := f.Rows, units.Plural(len(f.Rows), "row")
 	if f.All && len(f.Rows) > 1 {
 		which = "all " + which
-		if !all {
-			names = nil
-		}
+	}
+	if f.All && !all {
+		names = nil
 	}
 	fmt.Fprintf(b, "%s: %s %s", f.File, which, f.Why)
 	if len(names) > mostNames && !all {
