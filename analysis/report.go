@@ -65,6 +65,8 @@ type Report struct {
 	Early *EarlyReport `json:"early,omitempty"`
 	// NextSteps are what a reader can change: settings that are not the default, and the version that fixes a known bug.
 	NextSteps []string `json:"nextSteps,omitempty"`
+	// Made is when and with what the run was made. Only results that are kept have it: a report depends on the record alone.
+	Made *record.Made `json:"made,omitempty"`
 	// Excused are the losses that the scenario made unavoidable. Totals count them; the verdict does not.
 	Excused []ExcusedReport `json:"excused,omitempty"`
 }

@@ -29,7 +29,8 @@ for i in "${!missing[@]}"; do
     130 | 143) echo "interrupted; the subjects before are kept" >&2; exit "$status" ;;
   esac
   if [ -e "$out/conformance.yaml" ]; then
-    mkdir -p "$results/$name" && cp "$out/conformance.yaml" "$results/$name/"
+    mkdir -p "$results/$name"
+    bin/hitless results keep "$out" "$results/$name/conformance.yaml"
   else
     failed+=("${missing[$i]}")
     tail -n 5 "$out.log" >&2

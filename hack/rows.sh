@@ -1,9 +1,16 @@
 # shellcheck shell=bash
 # Functions for scripts that make a result file for each of their rows. Such scripts source this file.
 
-# wanted succeeds if a row is to be run: name, file of its result.
+# wanted succeeds if a row is to be run: name, file of its result. A result that exists is made again with FORCE, and with STALE if another
+# program than bin/hitless made it or it does not tell what made it.
 wanted() {
-  [[ -z ${SUBSET:-} || ",$SUBSET," == *",$1,"* ]] && [[ -n ${FORCE:-} || ! -e $2 ]]
+  [[ -z ${SUBSET:-} || ",$SUBSET," == *",$1,"* ]] || return 1
+  [[ -n ${FORCE:-} || ! -e $2 ]] || stale "$2"
+}
+
+# stale succeeds if STALE asks for the results of this program, and the file has others.
+stale() {
+  [[ -n ${STALE:-} ]] && ! bin/hitless results check "$1" > /dev/null 2>&1
 }
 
 # check_subset ends the script if SUBSET names no row: what a row is called, names of all rows.
@@ -49,7 +56,7 @@ compare_rows() {
     bin/hitless compare $command "${common[@]}" --out "$logs/$name" > "$logs/$name.log" 2>&1 || status=$?
     case $status in
       0 | 1 | 3) # a run that loses connections or is invalid is a result too
-        if [ -e "$logs/$name/compare.json" ] && cp "$logs/$name/compare.json" "$results/$name.json.new" && mv "$results/$name.json.new" "$results/$name.json"; then
+        if [ -e "$logs/$name/compare.json" ] && bin/hitless results keep "$logs/$name" "$results/$name.json" >> "$logs/$name.log" 2>&1; then
           echo "  exit code $status; $results/$name.json"
           continue
         fi ;;

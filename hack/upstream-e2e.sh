@@ -27,6 +27,22 @@ fail() { echo "upstream-e2e: $*" >&2; exit 2; }
 bin/hitless build e2e.test@v1.37.1 ginkgo@v2.32.0 kubectl@v1.37.1 >"$out/programs.txt" || fail "building the suite failed"
 program() { awk -F'\t' -v name="$1@" 'index($1, name) == 1 { print $2 }' "$out/programs.txt"; }
 
+# facts prints the first line of specs.tsv: what made it, for `hitless results check`.
+facts() {
+  local at name programs='' where tools
+  where="host $(uname -r)"
+  [ "$kernel" = host ] || where="vm $(bin/hitless build guest --subject "$subject" 2>/dev/null | sed -nE 's/^kernel\t.*linux-image-([^_]*)_.*/\1/p') in QEMU $(qemu-system-x86_64 --version | sed -nE '1s/.*version ([0-9.]*).*/\1/p')"
+  tools=$(bin/hitless build guest-tools 2>/dev/null | sed -n 's/^\tsha256 //p')
+  bin/hitless build control-plane >>"$out/programs.txt" 2>/dev/null
+  [ "${subject%%@*}" != kube-proxy ] || bin/hitless build "${subject%/*}" >>"$out/programs.txt" 2>/dev/null
+  while read -r name at; do
+    programs+="${programs:+,}{\"program\":\"$name\",\"sha256\":\"$(sha256sum <"$at" | cut -d' ' -f1)\"}"
+  done < <(grep -v "^$(printf '\t')" "$out/programs.txt")
+  printf '# {"subject":"%s","programSha256":"%s","kernel":"%s","controlPlane":"kube","made":{"started":"%s","programs":[%s],"tools":"%s"}}\n' \
+    "$subject" "$(bin/hitless version | sed 's/.* //')" "$where" "$started" "$programs" "$tools"
+}
+
+started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 sets=()
 for s in ${SET-cloud=on}; do sets+=(--set "$s"); done
 up=$(mktemp -u) && mkfifo "$up" "$up.beside"
@@ -57,7 +73,9 @@ kill -0 $lab 2>/dev/null || fail "the lab ended before the suite did; see $out/l
 [ -s "$out/junit.xml" ] || { tail -n 20 "$out/e2e.log" >&2; fail "the suite did not run; the end of $out/e2e.log is above"; }
 grep -o '<testcase name="\[It\][^>]*>' "$out/junit.xml" | grep -v 'status="skipped"' |
   sed -E 's/.*name="\[It\] ([^"]*)".*status="([^"]*)".*time="([0-9]+)[^"]*".*/\2\t\3\t\1/; s/&#34;|&quot;/"/g; s/&#39;/'"'"'/g; s/&amp;/\&/g; s/&lt;/</g; s/&gt;/>/g' |
-  sort -t "$(printf '\t')" -k3 >"$out/specs.tsv"
+  sort -t "$(printf '\t')" -k3 >"$out/specs.tsv.new"
+{ facts; cat "$out/specs.tsv.new"; } >"$out/specs.tsv"
+rm "$out/specs.tsv.new"
 grep -E '^(Ran [0-9]+ of|SUCCESS!|FAIL!|.*\[FAIL\])' "$out/e2e.log" || true
 [ $code = 0 ] || exit 1
 if grep -qE '^Ran 0 of' "$out/e2e.log"; then fail "no spec matches FOCUS=$focus"; fi

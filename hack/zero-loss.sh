@@ -4,8 +4,10 @@
 # loss of the red twin. RUNS=8 takes half an hour for each row on two idle cores, and more than an hour for busy. Fewer
 # RUNS do not change docs. ROWS=restart,kill runs only these rows.
 set -euo pipefail
+# shellcheck source=hack/rows.sh
+. "$(dirname "$0")/rows.sh"
 results=docs/results/zero-loss out=out/zero-loss
-runs=${RUNS:-8} rows=${ROWS:-rollout,flap,busy,restart,kill,upgrade,api-away,relist}
+runs=${RUNS:-8} asked=${ROWS:-rollout,flap,busy,restart,kill,upgrade,api-away,relist}
 twins=exec:suites/selfcheck/faulty ipvs=kube-proxy@v1.37.1/ipvs
 [ "$runs" -ge 8 ] || results=out/results/zero-loss/looks
 CGO_ENABLED=0 ${GO:-go} build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '-s -w' -o $out/ ./suites/selfcheck/faulty
@@ -14,13 +16,14 @@ printf 'tcp 6 TCP\nudp 17 UDP\n' > $out/protocols # for hack/kube-proxy-at-once.
 
 compare() { # row, other subjects with the twin last, then arguments of `hitless compare`
   row=$1 others=$2 status=0; shift 2
-  [[ ",$rows," == *",$row,"* ]] || return 0
+  [[ ",$asked," == *",$row,"* ]] || return 0
+  [ -z "${STALE:-}" ] || stale "$results/$row.json" || return 0
   # shellcheck disable=SC2086 # one argument for each subject
   bin/hitless compare "$@" --subject bundled $(printf -- '--subject %s ' $others) --controlplane replay --runs "$runs" \
     --out "out/results/zero-loss/$row" || status=$?
   [ "$status" -le 1 ] || { echo "comparing $row ended with exit code $status; nothing of it is kept" >&2; exit "$status"; }
   mkdir -p "$results"
-  cp "out/results/zero-loss/$row/compare.json" "$results/$row.json"
+  bin/hitless results keep "out/results/zero-loss/$row" "$results/$row.json"
 }
 
 # Short windows: a run takes as long as its attempts, and kube-proxy needs some seconds for a flap.

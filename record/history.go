@@ -341,7 +341,7 @@ func (h *History) Origin() (Origin, error) {
 
 // repeat is the command in host.json beside the history, which has paths of the machine; empty if there is none.
 func (h *History) repeat() string {
-	data, err := ReadFile(os.DirFS(filepath.Dir(h.dir)), "host.json")
+	data, err := ReadFile(os.DirFS(filepath.Dir(h.dir)), HostFile)
 	var host struct {
 		Repeat string `json:"repeat"`
 	}

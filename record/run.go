@@ -1,6 +1,12 @@
 package record
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net/netip"
 	"strings"
 	"time"
@@ -112,4 +118,56 @@ type Subject struct {
 	Version string `json:"version"`
 	Mode    string `json:"mode"`
 	Flags   string `json:"flags,omitempty"` // of its program, as NAME=VALUE&NAME=VALUE; those that hitless sets itself are not among them
+}
+
+// Made says when and with what a run was made, besides what its header says. The history depends on the programs and tools by their
+// content, and not on the time. Results that are kept have it; see MadeIn.
+type Made struct {
+	Started  string        `json:"started" yaml:"started"`   // by the clock of the machine, RFC 3339
+	Programs []MadeProgram `json:"programs" yaml:"programs"` // of upstream, and of a subject that a file describes; empty for none
+	Tools    string        `json:"tools" yaml:"tools"`       // ToolsDigest of the packages with the lab's tools
+}
+
+// MadeProgram is a program that a run used.
+type MadeProgram struct {
+	Program string `json:"program" yaml:"program"` // NAME@VERSION
+	Sha256  string `json:"sha256" yaml:"sha256"`
+}
+
+// NoTools is the Tools of a run without any.
+const NoTools = "none"
+
+// ToolsDigest is the SHA-256, in hex, of a list of packages, one a line; NoTools for an empty list.
+func ToolsDigest(packages []string) string {
+	if len(packages) == 0 {
+		return NoTools
+	}
+	sum := sha256.Sum256([]byte(strings.Join(packages, "\n") + "\n"))
+	return hex.EncodeToString(sum[:])
+}
+
+// HostFile is the file beside a history with what the history must not depend on.
+const HostFile = "host.json"
+
+// MadeIn reads when and with what the run in a folder was made, from its host.json. It is nil for a folder without one.
+func MadeIn(folder fs.FS) (*Made, error) {
+	data, err := ReadFile(folder, HostFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var host struct {
+		Started      string        `json:"started"`
+		Programs     []MadeProgram `json:"programs"`
+		ToolPackages []string      `json:"toolPackages"`
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &host)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking %s when and with what the run was made: %w", HostFile, err)
+	}
+	if host.Programs == nil {
+		host.Programs = []MadeProgram{}
+	}
+	return &Made{host.Started, host.Programs, ToolsDigest(host.ToolPackages)}, nil
 }

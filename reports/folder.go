@@ -15,7 +15,7 @@ import (
 )
 
 // HostFile holds what the history of a run must not depend on, beside the reports.
-const HostFile = "host.json"
+const HostFile = record.HostFile
 
 // RunFolder is a run with what its folder tells about it.
 type RunFolder struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports/compare"
 )
 
 // Nightly labels the specs that are too slow for CI. `make nightly` runs them, `make lab-test` does not.
@@ -108,7 +109,7 @@ type Future struct {
 	result    *run.Result
 	err       error
 	log       bytes.Buffer
-	runResult RunResult
+	runResult compare.SuiteRun
 }
 
 // Start starts a run in the background. Its results go to the directory name below dir.

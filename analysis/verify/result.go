@@ -39,6 +39,11 @@ type Run struct {
 	Delayed       int              `json:"delayed"`
 	InputsSha256  string           `json:"inputsSha256"`
 	ProgramSha256 string           `json:"programSha256,omitempty"`
+	Kernel        *record.Kernel   `json:"kernel,omitempty"`
+	ControlPlane  string           `json:"controlPlane,omitempty"`
+	// HistorySha256 and Made are set by the caller, who knows the folder of the run.
+	HistorySha256 string       `json:"historySha256,omitempty"`
+	Made          *record.Made `json:"made,omitempty"` // nil where the folder does not tell
 }
 
 // NewResult is the result of a run before anything was compared.
@@ -48,7 +53,7 @@ func NewResult(h *record.History, report *analysis.Report) *Result {
 
 func runOf(h *record.History, r *analysis.Report) Run {
 	return Run{Command: h.Run.Command, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped, Delayed: r.Totals.Delayed,
-		InputsSha256: h.Run.InputsSha256, ProgramSha256: h.Run.ProgramSha256}
+		InputsSha256: h.Run.InputsSha256, ProgramSha256: h.Run.ProgramSha256, Kernel: &h.Run.Kernel, ControlPlane: h.Run.ControlPlane}
 }
 
 // maxFindings bounds the list of findings; the rest is counted.

@@ -34,14 +34,17 @@ func benchProxierCommand() *cobra.Command {
 			if _, err := bench.ParsePlan(what.Parameters()); err != nil {
 				return err
 			}
-			rows, err := run.Bench(cmd.Context(), o, what)
-			if len(rows) > 0 {
-				fmt.Fprint(cmd.OutOrStdout(), bench.Markdown(rows))
+			results, err := run.Bench(cmd.Context(), o, what)
+			if results != nil {
+				fmt.Fprint(cmd.OutOrStdout(), bench.Markdown(results.Rows))
 			}
 			if err != nil {
 				return err
 			}
-			return bench.WriteJSON(o.Out+".json", rows)
+			if results == nil {
+				return fmt.Errorf("the benchmark in %s ended without a row", o.Out)
+			}
+			return results.Write(o.Out + ".json")
 		},
 	}
 	f := cmd.Flags()

@@ -165,22 +165,3 @@ func concludeComparison(cmd *cobra.Command, c *compare.Comparison, dir string) e
 	}
 	return nil
 }
-
-func resultsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "results COMPARE.json...", Short: "Print comparisons as one Markdown table",
-		Example: "  hitless results docs/results/*.json",
-		Args:    cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var all []*compare.Comparison
-			for _, file := range args {
-				c, err := compare.Read(cmd.Context(), file)
-				if err != nil {
-					return err
-				}
-				all = append(all, c)
-			}
-			return compare.WriteResults(cmd.OutOrStdout(), all)
-		},
-	}
-}

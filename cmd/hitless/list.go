@@ -22,6 +22,7 @@ import (
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/debian"
 	"github.com/hitless/hitless/lab/tools"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports/compare"
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/suites/conformance"
@@ -136,6 +137,7 @@ func buildTools(cmd *cobra.Command, dir string) error {
 	for _, p := range set.Packages {
 		fmt.Fprintf(cmd.OutOrStdout(), "\t%s\n", p)
 	}
+	fmt.Fprintf(cmd.OutOrStdout(), "\tsha256 %s\n", record.ToolsDigest(set.Packages))
 	return nil
 }
 

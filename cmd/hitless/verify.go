@@ -77,7 +77,21 @@ func verifyRun(h *record.History) (*verify.Result, error) {
 	if err == nil && !captured && !looped {
 		err = fmt.Errorf("it has neither %s nor %s; repeat the run with --capture, --loop or both", record.CaptureFile, record.LoopFile)
 	}
+	if err == nil {
+		err = identify(result, h, folder)
+	}
 	return result, err
+}
+
+// identify adds which run the result is of, when it was made, and with what.
+func identify(result *verify.Result, h *record.History, folder string) error {
+	origin, err := h.Origin()
+	if err != nil {
+		return err
+	}
+	result.Run.HistorySha256 = origin.HistorySha256
+	result.Run.Made, err = record.MadeIn(os.DirFS(folder))
+	return err
 }
 
 // reading reads a file that a run may have.

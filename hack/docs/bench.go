@@ -2,9 +2,7 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/hitless/hitless/internal/bench"
@@ -17,13 +15,9 @@ func benchRows(top string) (rows []bench.Row, err error) {
 		return nil, err
 	}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
+		part, err := bench.ReadResults(file)
 		if err != nil {
 			return nil, err
-		}
-		var part struct{ Rows []bench.Row }
-		if err := json.Unmarshal(data, &part); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		rows = append(rows, part.Rows...)
 	}

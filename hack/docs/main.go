@@ -16,7 +16,6 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
-	"github.com/hitless/hitless/suites"
 )
 
 func main() {
@@ -55,7 +54,9 @@ type part struct {
 	text       func(top string) (string, error)
 }
 
-var parts = []part{
+var parts = slices.Concat(tables, originParts())
+
+var tables = []part{
 	{"docs/results/comparisons.md", "comparisons", tableOf("*.json", compare.WriteResults)},
 	{"docs/results/disruptions.md", "disruptions", tableOf("disruptions/*.json", compare.WriteRuns)},
 	{"docs/results/kube-proxy-versions.md", "minors", tableOf("minors/*.json", compare.WriteRuns)},
@@ -179,13 +180,13 @@ func tableOf(pattern string, write func(io.Writer, []*compare.Comparison) error)
 	}
 }
 
-func suiteResults(top string) (all []*suites.Results, err error) {
+func suiteResults(top string) (all []*compare.Suite, err error) {
 	files, err := committed(top, "suites/*.json")
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range files {
-		r, err := suites.ReadResults(file)
+		r, err := compare.ReadSuite(context.Background(), file)
 		if err != nil {
 			return nil, err
 		}
@@ -200,7 +201,7 @@ func suitesTable(top string) (string, error) {
 		return "", err
 	}
 	var table bytes.Buffer
-	err = suites.WriteTable(&table, all)
+	err = compare.WriteSuites(&table, all)
 	return table.String(), err
 }
 

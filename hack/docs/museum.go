@@ -1,14 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/hitless/hitless/hack/bugs"
+	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/scenarios/museum"
@@ -47,13 +48,12 @@ func museumList(string) (string, error) {
 // museumTable is the table of the answers: bugs with a fixed version first.
 func museumTable(top string) (string, error) {
 	var text strings.Builder
-	programs := []string{}
 	pairs, caught := [2]int{}, 0
 	for i, unfixed := range []bool{false, true} {
 		text.WriteString([]string{"", "\nBugs without a fixed version; their twin is another mode, another program or a workaround:\n\n"}[i] +
 			"| bug | with it | seen | verdict | without it | not seen | verdict | histories of seed 1 |\n|---|---|---|---|---|---|---|---|\n")
 		for _, e := range museum.All() {
-			a, err := bugs.Read(bugs.File(top, e.ID))
+			a, err := results.ReadAnswers(context.Background(), bugs.File(top, e.ID))
 			if errors.Is(err, fs.ErrNotExist) || e.Unfixed() != unfixed {
 				continue
 			}
@@ -66,17 +66,10 @@ func museumTable(top string) (string, error) {
 			if caughtByVerdict(a) {
 				caught++
 			}
-			for _, b := range append(a.Bad, a.Good...) {
-				if b.ProgramSha256 != "" && !slices.Contains(programs, b.ProgramSha256) {
-					programs = append(programs, b.ProgramSha256)
-				}
-			}
 		}
 	}
-	slices.Sort(programs)
 	fmt.Fprintf(&text, "\n%s with a fixed version and %s without one were run. On the first seed the verdict alone tells the subjects of %d of them apart. "+
-		"It is fail with the bug; without it, it is pass or the loss is less than half. Programs (sha256): %s.\n", units.Plural(pairs[0], "bug"), units.Thousands(pairs[1]),
-		caught, strings.Join(programs, ", "))
+		"It is fail with the bug; without it, it is pass or the loss is less than half.\n", units.Plural(pairs[0], "bug"), units.Thousands(pairs[1]), caught)
 	return text.String(), nil
 }
 
@@ -122,7 +115,7 @@ func verdictOf(all []run.BugResult) string {
 }
 
 // caughtByVerdict reports whether a reader of the two reports of the first seed sees the bug without its signature.
-func caughtByVerdict(a bugs.Answers) bool {
+func caughtByVerdict(a results.Answers) bool {
 	if len(a.Bad) == 0 || len(a.Good) == 0 {
 		return false
 	}

@@ -2,15 +2,14 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
+	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/hitless/hitless/analysis/verify"
+	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/internal/units"
 )
 
@@ -25,7 +24,7 @@ func verifiedTable(top string) (string, error) {
 	}
 	var all []*verify.Result
 	for _, file := range files {
-		r, err := readVerified(file)
+		r, err := results.ReadVerified(context.Background(), file)
 		if err != nil {
 			return "", fmt.Errorf("reading %s: %w", file, err)
 		}
@@ -50,21 +49,6 @@ func verifiedTable(top string) (string, error) {
 			units.Thousands(compared), found)
 	}
 	return text.String(), nil
-}
-
-func readVerified(file string) (*verify.Result, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var r verify.Result
-	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, err
-	}
-	if r.Run.ProgramSha256 == "" {
-		return nil, errors.New("it names no program; run `make verify-runs` again")
-	}
-	return &r, nil
 }
 
 // commonToVerified are the arguments that all rows share.

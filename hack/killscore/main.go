@@ -20,6 +20,7 @@ import (
 
 	"github.com/hitless/hitless/hack/bugs"
 	"github.com/hitless/hitless/suites"
+	"github.com/hitless/hitless/suites/faulty"
 	"github.com/hitless/hitless/suites/mutants"
 )
 
@@ -91,11 +92,11 @@ func measure(ctx context.Context, of []mutants.Mutant, file, out string) (table 
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return nil, 2, err
 	}
-	faulty := filepath.Join(out, "faulty")
-	if err := suites.Build(suites.FaultyPackage, faulty); err != nil {
+	program := filepath.Join(out, "faulty")
+	if err := suites.Build(faulty.Package, program); err != nil {
 		return nil, 2, err
 	}
-	table, err = mutants.Measurement{Program: filepath.Join("bin", "hitless"), Faulty: faulty, Out: out, File: file, Mutants: of, Examine: examine,
+	table, err = mutants.Measurement{Program: filepath.Join("bin", "hitless"), Faulty: program, Out: out, File: file, Mutants: of, Examine: examine,
 		Log: func(line string) { fmt.Println(line) }, Now: time.Now}.Run(ctx)
 	switch {
 	case ctx.Err() != nil:

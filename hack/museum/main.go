@@ -23,7 +23,9 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/hack/bugs"
+	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -31,7 +33,6 @@ const (
 	pictures = "scenarios/museum/pictures"
 	folders  = "out/results/museum"
 	atOnce   = 2
-	rate     = "20" // of scenarios; a timeline has its own
 )
 
 func main() {
@@ -148,6 +149,9 @@ func (t task) run(ctx context.Context) (b run.BugResult, err error) {
 	} else {
 		b, err = t.runAnew(ctx, out)
 	}
+	if err == nil {
+		b.Made, err = record.MadeIn(os.DirFS(out))
+	}
 	if err == nil && t.bad && b.Answer == museum.Seen && t.seed == 1 {
 		err = draw(ctx, t.entry.ID, out)
 	}
@@ -158,15 +162,8 @@ func (t task) runAnew(ctx context.Context, out string) (b run.BugResult, err err
 	if err := os.RemoveAll(out); err != nil {
 		return b, err
 	}
-	args := []string{"museum", "run", t.entry.ID, "--subject", t.specimen.Subject, "--seed", strconv.FormatInt(t.seed, 10), "--controlplane", "replay",
-		"--json", "--out", out, "--deadline", "1h"} // two runs share the machine
-	if t.entry.Timeline == nil {
-		args = append(args, "--rate", rate)
-	}
-	for key, value := range t.specimen.Set {
-		args = append(args, "--set", key+"="+value)
-	}
-	return answer(ctx, args...)
+	args := results.MuseumArgs(t.entry, t.specimen.Subject, t.seed, t.specimen.Set)
+	return answer(ctx, append(args, "--json", "--out", out, "--deadline", "1h")...) // two runs share the machine
 }
 
 // answer runs hitless and returns the answer that it prints. Its exit code depends on the answer.
@@ -197,14 +194,14 @@ func draw(ctx context.Context, id, dir string) error {
 // file has the answers of one bug.
 type file struct {
 	path string
-	bugs.Answers
+	results.Answers
 }
 
 // open reads the answers of a bug; none if it was not run.
 func open(id string) (*file, error) {
 	f := &file{path: bugs.File(".", id)}
 	var err error
-	if f.Answers, err = bugs.Read(f.path); errors.Is(err, os.ErrNotExist) {
+	if f.Answers, err = results.ReadAnswers(context.Background(), f.path); errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
 	return f, err
@@ -227,7 +224,7 @@ func (f *file) add(t task, b run.BugResult) error {
 	list := f.list(t.bad)
 	*list = append(slices.DeleteFunc(*list, func(old run.BugResult) bool { return old.Seed == t.seed || old.Subject != t.specimen.Subject }), b)
 	slices.SortFunc(*list, func(x, y run.BugResult) int { return int(x.Seed - y.Seed) })
-	return bugs.Write(f.path, f.Answers)
+	return f.Answers.Write(f.path)
 }
 
 // wrong tells which answers are not the expected ones: a bug is seen on all seeds but one, and on no seed of the other subject.

@@ -1,11 +1,14 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/hitless/hitless/record"
 )
 
 // Command is the command that creates the rows.
@@ -15,13 +18,29 @@ const Command = "make bench-proxier"
 var DefaultSubjects = []string{"bundled", "kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.37.1/ipvs?minSync=0s",
 	"kube-proxy@v1.37.1/nftables", "kube-proxy@v1.37.1/nftables?minSync=0s"}
 
-// WriteJSON writes rows to a file.
-func WriteJSON(file string, rows []Row) error {
-	data, err := json.MarshalIndent(struct {
-		SchemaVersion int    `json:"schemaVersion"`
-		Command       string `json:"command"`
-		Rows          []Row  `json:"rows"`
-	}{1, Command, rows}, "", "  ")
+// Results is the file of a benchmark.
+type Results struct {
+	SchemaVersion int    `json:"schemaVersion"`
+	Command       string `json:"command"`
+	// The next fields are missing in files of older versions.
+	ProgramSha256 string         `json:"programSha256,omitempty"` // of hitless
+	Kernel        *record.Kernel `json:"kernel,omitempty"`
+	ControlPlane  string         `json:"controlPlane,omitempty"`
+	Made          *record.Made   `json:"made,omitempty"`
+	Rows          []Row          `json:"rows"`
+}
+
+// resultsVersion is the version of Results.
+const resultsVersion = 1
+
+// NewResults are the rows of a benchmark with the header of its run, and when and with what it was made.
+func NewResults(rows []Row, run record.Run, made *record.Made) *Results {
+	return &Results{SchemaVersion: resultsVersion, Command: Command, ProgramSha256: run.ProgramSha256, Kernel: &run.Kernel, ControlPlane: run.ControlPlane, Made: made, Rows: rows}
+}
+
+// Write writes the results to a file.
+func (r *Results) Write(file string) error {
+	data, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
 		err = os.WriteFile(file, append(data, '\n'), 0o644)
 	}
@@ -29,6 +48,24 @@ func WriteJSON(file string, rows []Row) error {
 		return fmt.Errorf("writing the rows: %w", err)
 	}
 	return nil
+}
+
+// ReadResults reads the file of a benchmark. It refuses unknown fields, other versions and files without rows.
+func ReadResults(file string) (*Results, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the rows of a benchmark: %w", err)
+	}
+	var r Results
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		return nil, fmt.Errorf("reading %s: %w; `%s` writes it again", file, err, Command)
+	}
+	if r.SchemaVersion != resultsVersion || len(r.Rows) == 0 {
+		return nil, fmt.Errorf("reading %s: it has version %d and %d rows, want version %d and at least one row; `%s` writes it again", file, r.SchemaVersion, len(r.Rows), resultsVersion, Command)
+	}
+	return &r, nil
 }
 
 // Markdown returns the rows as a table in their order.

@@ -13,11 +13,12 @@ import (
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/record"
 )
 
 // Bench measures the cost of proxies (see package bench), all of them in one VM, with the virtual clock unless o.Clock is real. It
-// ignores Scenario, Subject and Set of the options. An error comes with the rows until then.
-func Bench(ctx context.Context, o Options, what bench.Plan) ([]bench.Row, error) {
+// ignores Scenario, Subject and Set of the options. An error comes with the rows until then; without any the results are nil.
+func Bench(ctx context.Context, o Options, what bench.Plan) (*bench.Results, error) {
 	o.Scenario, o.ControlPlane, o.Kernel, o.Subject = bench.Scenario, "replay", "vm", "bundled"
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
@@ -48,7 +49,11 @@ func Bench(ctx context.Context, o Options, what bench.Plan) ([]bench.Row, error)
 	}
 	err = guest.CollectFiles(guest.World(ctx))
 	rows, readErr := readRows(filepath.Join(o.Out, bench.ResultFile))
-	return rows, errors.Join(err, readErr)
+	made, madeErr := record.MadeIn(os.DirFS(o.Out))
+	if err = errors.Join(err, readErr, madeErr); len(rows) == 0 {
+		return nil, err
+	}
+	return bench.NewResults(rows, guest.Header(), made), err
 }
 
 func readRows(file string) ([]bench.Row, error) {

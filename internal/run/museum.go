@@ -30,12 +30,16 @@ type BugResult struct {
 	Answer  museum.Answer     `json:"answer"`
 	Reasons []string          `json:"reasons"`
 	// The rest is empty where nothing was run.
-	Verdict       string `json:"verdict,omitempty"` // of the run: it can fail without the bug
-	Attempts      int    `json:"attempts,omitempty"`
-	Dropped       int    `json:"dropped,omitempty"`
-	HistorySha256 string `json:"historySha256,omitempty"`
-	ProgramSha256 string `json:"programSha256,omitempty"` // of hitless
-	Folder        string `json:"-"`
+	Verdict       string         `json:"verdict,omitempty"` // of the run: it can fail without the bug
+	Attempts      int            `json:"attempts,omitempty"`
+	Dropped       int            `json:"dropped,omitempty"`
+	HistorySha256 string         `json:"historySha256,omitempty"`
+	ProgramSha256 string         `json:"programSha256,omitempty"` // of hitless
+	Kernel        *record.Kernel `json:"kernel,omitempty"`
+	ControlPlane  string         `json:"controlPlane,omitempty"`
+	// Made is when and with what the run was made. Only answers that are kept have it.
+	Made   *record.Made `json:"made,omitempty"`
+	Folder string       `json:"-"`
 }
 
 // Count returns how many results have an answer.
@@ -97,7 +101,7 @@ func (b *BugResult) judge(e museum.Entry) error {
 	f := e.Judge(r)
 	b.Answer, b.Reasons, b.Seed = f.Answer, f.Reasons, r.Report.Run.Seed
 	b.Verdict, b.Attempts, b.Dropped = string(r.Report.Verdict), r.Report.Totals.Attempts, r.Report.Totals.Dropped
-	b.ProgramSha256 = r.Report.Run.ProgramSha256
+	b.ProgramSha256, b.Kernel, b.ControlPlane = r.Report.Run.ProgramSha256, &r.Report.Run.Kernel, r.Report.Run.ControlPlane
 	if b.Subject == "" {
 		s := r.Report.Subject
 		b.Subject = subject.Spec{Name: s.Name, Version: s.Version, Mode: s.Mode, Flags: s.Flags}.String()

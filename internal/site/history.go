@@ -124,14 +124,14 @@ type hostFacts struct {
 	Kernel      string         `json:"kernelPackage"`
 	Packed      []string       `json:"packedSha256,omitempty"` // of a VM: of the files that boot, and of the others
 	Tools       []string       `json:"toolPackages,omitempty"` // of Debian, in the guest: NAME_VERSION
-	Programs    []programFacts `json:"programs,omitempty"`     // of upstream, in the guest
+	Programs    []programFacts `json:"programs,omitempty"`     // of upstream, and of a described subject, in the guest
 	Notes       []string       `json:"notes"`
 }
 
-// programFacts say where a program of upstream comes from.
+// programFacts say where a program comes from.
 type programFacts struct {
 	Program string   `json:"program"` // NAME@VERSION
-	Source  string   `json:"source"`  // built or released, or prebuilt: of --binaries
+	Source  string   `json:"source"`  // built or released, prebuilt: of --binaries, or given: of a described subject
 	Sha256  string   `json:"sha256"`
 	Notes   []string `json:"notes,omitempty"` // differences from upstream's release
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
@@ -84,6 +85,9 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		if err := p.addExec(ctx, spec.Exec); err != nil {
 			return err
 		}
+		if err := l.noteExec(ctx, spec.Exec); err != nil {
+			return err
+		}
 	}
 	if l.needsCompiler() {
 		if err := l.addCompiler(ctx, p, spec.Exec); err != nil {
@@ -92,6 +96,19 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 	}
 	l.tools = p.set
 	return p.addLibraries()
+}
+
+// noteExec notes the program of a subject that a file of the user describes, for host.json.
+func (l *lab) noteExec(ctx context.Context, e *subject.Exec) error {
+	if e.Recipe != nil {
+		return nil // its programs are among those that were built
+	}
+	sum, err := cache.Sha256(ctx, e.Pack.Program)
+	if err != nil {
+		return Usagef("%s: %w", e.Pack.Source, err)
+	}
+	l.programs = append(l.programs, programFacts{Program: e.Name + "@" + e.Version, Source: "given", Sha256: sum})
+	return nil
 }
 
 // Building returns a function that reports the steps of builds and of downloads as events; report may be nil.

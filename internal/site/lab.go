@@ -224,6 +224,36 @@ func Word(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
+// SplitWords splits a command of Words into its words. An open quote is an error.
+func SplitWords(text string) (words []string, err error) {
+	word, open, begun := "", false, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\'':
+			open, begun = !open, true
+		case open:
+			word += text[i : i+1]
+		case c == '\\' && i+1 < len(text):
+			i++
+			word, begun = word+text[i:i+1], true
+		case c == ' ':
+			if begun {
+				words = append(words, word)
+			}
+			word, begun = "", false
+		default:
+			word, begun = word+text[i:i+1], true
+		}
+	}
+	if open {
+		return nil, fmt.Errorf("the command %q has a quote that does not end", text)
+	}
+	if begun {
+		words = append(words, word)
+	}
+	return words, nil
+}
+
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._@:+,=-]+$`)
 
 const guestKernelFlag = "--guest-kernel "
@@ -255,7 +285,8 @@ func (o LabOptions) Words(c Call) []string {
 	return append(append(words, c.nodesOption(o.Nodes)...), c.Options...)
 }
 
-func (l *lab) header() record.Run {
+// Header is the header of the record. It is complete when the site is prepared.
+func (l *lab) Header() record.Run {
 	recorder := scenarios.RecordMode.Of(l.plan.Parameters)
 	if recorder != record.RecordThinned {
 		recorder = ""
@@ -282,7 +313,7 @@ func NodeNames(n int) []string {
 // writeHost writes host.json. The outcome is empty while the guest runs.
 func (l *lab) writeHost(outcome *vm.Outcome) error {
 	started := time.Now().Add(-outcome.Wall).UTC().Format(time.RFC3339)
-	return writeJSON(filepath.Join(l.dir(), "host.json"), hostFacts{Command: os.Args, Repeat: l.Repeat(l.Call), Out: l.Out, Started: started, WallSeconds: outcome.Wall.Seconds(),
+	return writeJSON(filepath.Join(l.dir(), record.HostFile), hostFacts{Command: os.Args, Repeat: l.Repeat(l.Call), Out: l.Out, Started: started, WallSeconds: outcome.Wall.Seconds(),
 		CPUSeconds: outcome.CPUTime.Seconds(), CPU: outcome.CPU, QEMU: outcome.Args, Kernel: l.kernelPackage, Packed: l.packed, Tools: l.toolPackages(), Programs: l.programs, Notes: l.notes})
 }
 
@@ -328,7 +359,7 @@ func (l *lab) storeCheckpoint(region []byte) error {
 
 // replaceHistory completes a history with run.json and replaces the one in the folder of the run.
 func (l *lab) replaceHistory(history string) error {
-	if err := writeJSON(filepath.Join(history, record.RunFile), l.header()); err != nil {
+	if err := writeJSON(filepath.Join(history, record.RunFile), l.Header()); err != nil {
 		return err
 	}
 	return replaceHistory(history, filepath.Join(l.dir(), record.HistoryDir))

@@ -37,6 +37,8 @@ type Run struct {
 	Tools         string         `json:"tools,omitempty"`    // record.Run.Tools
 	// Failures are the failed attempts by kind; see Comparison.Changes.
 	Failures []Failures `json:"failures,omitempty"`
+	// Made is when and with what the run was made. Only results that are kept have it: the comparison does not depend on the time.
+	Made *record.Made `json:"made,omitempty"`
 }
 
 // RunOf makes the entry of a run from its report. path is the path of report.json relative to compare.json; history is the hash of

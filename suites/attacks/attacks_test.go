@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/suites"
+	"github.com/hitless/hitless/suites/faulty"
 )
 
 func TestAttacks(t *testing.T) {
@@ -43,7 +44,7 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	program := filepath.Join(dir, "faulty")
-	Expect(suites.Build(suites.FaultyPackage, program)).To(Succeed())
+	Expect(suites.Build(faulty.Package, program)).To(Succeed())
 	for i, a := range attacks() {
 		if !suites.Selected(a.labels()) {
 			continue
@@ -61,7 +62,7 @@ var _ = BeforeSuite(func() {
 func subjectFile(dir, name, program string, a attack) string {
 	GinkgoHelper()
 	file := filepath.Join(dir, name+".yaml")
-	Expect(suites.WriteFaulty(file, name, program, a.faults, a.flags)).To(Succeed())
+	Expect(faulty.Write(file, name, program, a.faults, a.flags)).To(Succeed())
 	return file
 }
 

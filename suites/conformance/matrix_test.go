@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/hitless/hitless/internal/testfiles"
+	"github.com/hitless/hitless/record"
 )
 
 // The shards of a call, joined, are the report of the whole call. A missing or repeated shard, or one of another seed, is an error.
@@ -166,5 +169,49 @@ func TestSignedReports(t *testing.T) {
 			t.Errorf("byte %d of a signed report was changed, and the report was read", i)
 		}
 		data[i] ^= 1
+	}
+}
+
+// A kept report says when and with what its runs were made; the one in the folder does not. One of other folders, or that was changed, is not kept.
+func TestKeptReports(t *testing.T) {
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), File)
+	r := reportOf("new", "v1.26.0", map[string]State{"ipv4 affinity": Passed, "ipv4 UDP": Failed})
+	r.APIVersion, r.Kind, r.SchemaVersion, r.Seed, r.Program = "hitless/v1", "ConformanceSuiteReport", ReportVersion, 1, ""
+	r.Selected.Specs, r.Selected.Catalog = len(r.Specs), len(Catalog())
+	for i := range r.Specs {
+		r.Specs[i].Run, r.Specs[i].Reasons = "runs/routing-ipv4", []string{}
+		r.Specs[i].Promise, r.Specs[i].Source = "p", "s"
+	}
+	r.conclude()
+	if err := Write(dir, r, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := Keep(t.Context(), dir, file); err == nil {
+		t.Error("a report without the folders of its runs was kept")
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "runs/routing-ipv4"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	testfiles.Write(t, filepath.Join(dir, "runs/routing-ipv4"), record.HostFile, []byte(`{"started": "2026-11-27T15:23:43Z", "toolPackages": ["nft_1"]}`))
+	if err := Keep(t.Context(), dir, file); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := Read(t.Context(), filepath.Dir(file), nil)
+	if err != nil || len(kept.Made) != 1 || kept.Made[0].Run != "runs/routing-ipv4" || kept.Made[0].Started != "2026-11-27T15:23:43Z" || kept.Made[0].Tools != record.ToolsDigest([]string{"nft_1"}) {
+		t.Errorf("%+v, %v", kept, err)
+	}
+	if err := validate(t, file, "", ""); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := readReport(t, dir); len(again.Made) > 0 {
+		t.Errorf("the report in the folder has the time: %+v", again.Made)
+	}
+	testfiles.Write(t, dir, File, bytes.Replace(text, []byte("failed"), []byte("passed"), 1))
+	if err := Keep(t.Context(), dir, file); err == nil {
+		t.Error("a report that was changed was kept")
 	}
 }

@@ -48,8 +48,16 @@ type Report struct {
 	Profiles []Profile `yaml:"profiles" json:"profiles"`
 	Features Features  `yaml:"features" json:"features"`
 	Specs    []Result  `yaml:"specs" json:"specs"` // in the order of the catalog
+	// Made is when and with what the runs were made, by the name of their folder. Only reports that are kept have it.
+	Made []RunMade `yaml:"made,omitempty" json:"made,omitempty"`
 	// Bugs has those of the museum that were searched for in the subject; empty if none were.
 	Bugs []Bug `yaml:"museum,omitempty" json:"museum,omitempty"`
+}
+
+// RunMade is when and with what a run was made.
+type RunMade struct {
+	Run         string `yaml:"run" json:"run"` // folder, as Result.Run
+	record.Made `yaml:",inline"`
 }
 
 // Implementation is the subject.

@@ -26,6 +26,15 @@ type Selection struct {
 	Shard  shard.Shard
 }
 
+// FocusOf is the expression that selects exactly the specs with these names.
+func FocusOf(names ...string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = regexp.QuoteMeta(name)
+	}
+	return "^" + description + " " + container + " (" + strings.Join(quoted, "|") + "): "
+}
+
 // specsOf returns the specs of the shard: specs with the same run are in the same one. The runs of all specs take turns, so that label
 // filters do not move a run to another shard.
 func specsOf(s shard.Shard, all []Spec) (part []Spec) {

@@ -11,6 +11,7 @@ import (
 	"html/template"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/onsi/ginkgo/v2/reporters"
@@ -62,6 +63,33 @@ func Write(dir string, r *Report, key ed25519.PrivateKey, of *types.Report) erro
 		return err
 	}
 	return errors.Join(reporters.GenerateJUnitReport(*of, filepath.Join(dir, junitFile)), reporters.GenerateJSONReport(*of, filepath.Join(dir, ginkgoFile)))
+}
+
+// Keep writes the report in the folder dir into a file, with when and with what its runs were made. The copy has no signature.
+func Keep(ctx context.Context, dir, file string) error {
+	r, err := Read(ctx, dir, nil)
+	if err != nil {
+		return err
+	}
+	r.Made = nil
+	for _, s := range r.Specs {
+		if s.Run == "" || slices.ContainsFunc(r.Made, func(m RunMade) bool { return m.Run == s.Run }) {
+			continue
+		}
+		made, err := record.MadeIn(os.DirFS(filepath.Join(dir, s.Run)))
+		if err == nil && made == nil {
+			err = fmt.Errorf("%s has no %s", filepath.Join(dir, s.Run), record.HostFile)
+		}
+		if err != nil {
+			return fmt.Errorf("keeping %s: %w; keep results where they were made", filepath.Join(dir, File), err)
+		}
+		r.Made = append(r.Made, RunMade{s.Run, *made})
+	}
+	text, err := encode(r, nil)
+	if err != nil {
+		return err
+	}
+	return cache.WriteFile(file, text)
 }
 
 func encode(r *Report, key ed25519.PrivateKey) ([]byte, error) {

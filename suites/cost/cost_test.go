@@ -51,11 +51,12 @@ func measure(ctx context.Context, subject string, services ...int) []bench.Row {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(os.RemoveAll, dir)
 	var mu sync.Mutex
-	rows, err := run.Bench(ctx, run.Options{Seed: 1, Program: program, Out: filepath.Join(dir, "bench"), Progress: progress.Lines(func(line string) {
+	measured, err := run.Bench(ctx, run.Options{Seed: 1, Program: program, Out: filepath.Join(dir, "bench"), Progress: progress.Lines(func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Fprintln(GinkgoWriter, line)
 	})}, bench.Plan{Subjects: []bench.Subject{s}, Services: services, Repeat: 5})
 	Expect(err).NotTo(HaveOccurred())
-	return rows
+	Expect(measured).NotTo(BeNil())
+	return measured.Rows
 }

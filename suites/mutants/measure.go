@@ -5,15 +5,16 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hitless/hitless/internal/cache"
-	"github.com/hitless/hitless/suites"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/suites/conformance"
+	"github.com/hitless/hitless/suites/faulty"
 )
 
 // Measurement measures the rows of mutants and keeps them in a table.
@@ -138,7 +139,7 @@ func (m Measurement) measure(ctx context.Context, t *Table, j job) error {
 	if err != nil {
 		return err
 	}
-	code, err := m.Examine(ctx, []string{"--subject", subject, "--focus", focusOf(j.runs), "--out", out})
+	code, err := m.Examine(ctx, []string{"--subject", subject, "--focus", conformance.FocusOf(namesOf(j.runs)...), "--out", out})
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -152,7 +153,11 @@ func (m Measurement) measure(ctx context.Context, t *Table, j job) error {
 		return err
 	}
 	for _, run := range j.runs {
-		t.Put(j.subject.Name, cellOf(Cell{Run: run, Program: j.program, Inputs: j.inputs}, r))
+		c := cellOf(Cell{Run: run, Program: j.program, Inputs: j.inputs}, r)
+		if err := c.identify(r, out); err != nil {
+			return err
+		}
+		t.Put(j.subject.Name, c)
 	}
 	m.Log(fmt.Sprintf("%s: %s", j.subject.Name, r.Summary()))
 	return t.Write(m.File)
@@ -168,16 +173,28 @@ func (m Measurement) subject(s Subject, out string) (string, error) {
 		return "", err
 	}
 	file := out + ".yaml"
-	return "exec:" + file, suites.WriteFaulty(file, s.Name, program, s.Faults, s.Flags)
+	return "exec:" + file, faulty.Write(file, s.Name, program, s.Faults, s.Flags)
 }
 
-// focusOf is the expression that selects exactly the specs of runs.
-func focusOf(runs []string) string {
-	var names []string
-	for _, s := range specsOf(runs) {
-		names = append(names, regexp.QuoteMeta(s.Name))
+// identify adds what the cell was measured with. dir is the folder of the suite's results.
+func (c *Cell) identify(r *conformance.Report, dir string) (err error) {
+	folder := filepath.Join(conformance.RunsDir, c.Run)
+	c.Hitless, c.Kernel, c.ControlPlane = r.Program, r.Site.Kernel, r.Site.ControlPlane
+	for _, s := range r.Specs {
+		if s.Run == folder {
+			c.HistorySha256 = s.HistorySha256
+		}
 	}
-	return "^conformance a Service proxy (" + strings.Join(names, "|") + "): "
+	c.Made, err = record.MadeIn(os.DirFS(filepath.Join(dir, folder)))
+	return err
+}
+
+// namesOf are the names of the specs of runs.
+func namesOf(runs []string) (names []string) {
+	for _, s := range specsOf(runs) {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 // cellOf adds the results of the cell's run, from the report of the suite. A spec without a result is invalid.

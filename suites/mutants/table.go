@@ -11,6 +11,7 @@ import (
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/input"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/suites/conformance"
 )
 
@@ -43,6 +44,12 @@ type Cell struct {
 	Failed  []string `json:"failed,omitempty"`  // names of specs, in the order of the catalog
 	Invalid []string `json:"invalid,omitempty"` // and those that did not run
 	Skipped []string `json:"skipped,omitempty"`
+	// The next fields say what the cell was measured with. They are missing in cells of older versions.
+	Hitless       string       `json:"hitless,omitempty"` // SHA-256 of hitless alone
+	Kernel        string       `json:"kernel,omitempty"`
+	ControlPlane  string       `json:"controlPlane,omitempty"`
+	HistorySha256 string       `json:"historySha256,omitempty"`
+	Made          *record.Made `json:"made,omitempty"`
 }
 
 // Read reads a table. A missing file is an empty table.

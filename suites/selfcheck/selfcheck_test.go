@@ -24,6 +24,7 @@ import (
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/suites"
+	"github.com/hitless/hitless/suites/faulty"
 )
 
 func TestSelfcheck(t *testing.T) {
@@ -84,7 +85,7 @@ var _ = BeforeSuite(func() {
 func build(dir string) string {
 	GinkgoHelper()
 	program := filepath.Join(dir, "faulty")
-	Expect(suites.Build(suites.FaultyPackage, program)).To(Succeed())
+	Expect(suites.Build(faulty.Package, program)).To(Succeed())
 	return program
 }
 
@@ -106,7 +107,7 @@ func describe(dir, name, program string, faults []string) string {
 		flags = append(flags, "--after-restart")
 	}
 	file := filepath.Join(dir, name+".yaml")
-	Expect(suites.WriteFaulty(file, name, program, faults, flags)).To(Succeed())
+	Expect(faulty.Write(file, name, program, faults, flags)).To(Succeed())
 	return file
 }
 

@@ -1,4 +1,5 @@
-package suites
+// Package faulty describes the faulty proxier of suites/selfcheck/faulty as a subject.
+package faulty
 
 import (
 	"fmt"
@@ -7,12 +8,12 @@ import (
 	"strings"
 )
 
-// FaultyPackage is the program of the faulty proxier.
-const FaultyPackage = "github.com/hitless/hitless/suites/selfcheck/faulty"
+// Package is the program of the faulty proxier.
+const Package = "github.com/hitless/hitless/suites/selfcheck/faulty"
 
-// WriteFaulty writes a subject file of the faulty proxier: the program, its faults, and more flags of the proxier. name is that of the
+// Write writes a subject file of the faulty proxier: the program, its faults, and more flags of the proxier. name is that of the
 // subject in reports.
-func WriteFaulty(file, name, program string, faults, flags []string) error {
+func Write(file, name, program string, faults, flags []string) error {
 	args := []string{"--kubeconfig={kubeconfig}", "--hostname-override={node}", "--cluster-cidr={clusterCIDR}"}
 	for _, f := range faults {
 		args = append(args, "--fault="+f)

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/hitless/hitless/internal/results"
+)
+
+// resultsDir has the committed results.
+const resultsDir = "docs/results"
+
+// origins are the pages that say what made their results, with a pattern of these files below resultsDir.
+var origins = []struct{ page, pattern string }{
+	{"docs/results/comparisons.md", "*.json"},
+	{"docs/results/disruptions.md", "disruptions/*.json"},
+	{"docs/results/kube-proxy-versions.md", "minors/*.json"},
+	{"docs/results/upgrades.md", "upgrades/*.json"},
+	{"docs/results/kernels.md", "kernels/*.json"},
+	{"docs/results/dataplanes.md", "dataplanes/*.json"},
+	{"docs/results/museum.md", "museum/*.json"},
+	{"docs/results/verified.md", "verified/*.json"},
+	{"docs/results/zero-loss.md", "zero-loss/*.json"},
+	{"docs/results/suites.md", "suites/*.json"},
+	{"docs/results/conformance.md", "conformance/*/*.yaml"},
+	{"docs/results/kill-score.md", "kills/mutants.json"},
+	{"docs/results/proxier-cost.md", "bench/*.json"},
+	{"docs/upstream-e2e.md", "upstream-e2e/*.tsv"},
+}
+
+// originParts are the tables of what made the results of each page.
+func originParts() (all []part) {
+	for _, o := range origins {
+		all = append(all, part{o.page, "origins", func(top string) (string, error) {
+			rows, err := results.Read(context.Background(), filepath.Join(top, resultsDir), o.pattern)
+			return results.Origins(rows), err
+		}})
+	}
+	return all
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hitless/hitless/internal/results"
+)
+
+// program is a SHA-256 as pages name programs: whole, or its begin with an ellipsis.
+var program = regexp.MustCompile(`\b([0-9a-f]{64})\b|\b([0-9a-f]{8,63})…`)
+
+// unknownPrograms are the programs that a text names and rows do not have.
+func unknownPrograms(text string, rows []results.Row) (unknown []string) {
+	for _, m := range program.FindAllStringSubmatch(text, -1) {
+		begin := m[1] + m[2]
+		if !slices.ContainsFunc(results.Programs(rows), func(p string) bool { return strings.HasPrefix(p, begin) }) {
+			unknown = append(unknown, m[0])
+		}
+	}
+	return unknown
+}
+
+// No page names a program that its files do not have. The twins do.
+func TestPagesNameOnlyTheProgramsOfTheirFiles(t *testing.T) {
+	rowsOf := map[string][]results.Row{}
+	for _, o := range origins {
+		rows, err := results.Read(t.Context(), filepath.Join(top, resultsDir), o.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rowsOf[o.page] = rows
+	}
+	pages := []string{"README.md", "CONTRIBUTING.md"}
+	err := filepath.WalkDir(filepath.Join(top, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			name, _ := filepath.Rel(top, path)
+			pages = append(pages, filepath.ToSlash(name))
+		}
+		return err
+	})
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(filepath.Join(top, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range unknownPrograms(string(text), rowsOf[page]) {
+			t.Errorf("%s names the program %s, and none of its files has it: take it out, and let `make docs` write what the files have", page, p)
+		}
+	}
+	rows := []results.Row{{Origin: results.Origin{Program: strings.Repeat("ab", 32)}}}
+	for text, unknown := range map[string]int{"by `abababababab…`": 0, "by " + strings.Repeat("ab", 32): 0, "the history `77d6989dddd9`": 0,
+		"by `ea20c06becb2…`": 1, "by " + strings.Repeat("cd", 32) + " and `ababababcdab…`": 2} {
+		if got := unknownPrograms(text, rows); len(got) != unknown {
+			t.Errorf("%q names the unknown programs %q, want %d", text, got, unknown)
+		}
+	}
+}
+
+// Each page with a table of results says what made them.
+func TestPagesOfResultsSayWhatMadeThem(t *testing.T) {
+	for _, p := range tables {
+		if strings.HasPrefix(p.file, resultsDir) && !slices.ContainsFunc(origins, func(o struct{ page, pattern string }) bool { return o.page == p.file }) {
+			t.Errorf("%s has the table %s, and no table of what made it", p.file, p.name)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/internal/shard"
+)
+
+// Each script exists, and each folder of results is of a script, but those of the museum, the kill score, the nightly and upstream's suite.
+func TestEachResultHasAScript(t *testing.T) {
+	t.Chdir("../..")
+	others := []string{"museum", "kills", "suites", "upstream-e2e"}
+	made := map[string]bool{}
+	for _, s := range steps {
+		if info, err := os.Stat(s.script); err != nil || info.Mode()&0o111 == 0 {
+			t.Errorf("%s: %v", s.script, err)
+		}
+		for _, pattern := range s.patterns {
+			files, err := filepath.Glob(filepath.Join(resultsDir, pattern))
+			if err != nil || len(files) == 0 {
+				t.Errorf("%s: no file is of %s: %v", s.name, pattern, err)
+			}
+			made[strings.Split(pattern, "/")[0]] = true
+		}
+	}
+	entries, err := os.ReadDir(resultsDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && !made[e.Name()] && !slices.Contains(others, e.Name()) {
+			t.Errorf("no script makes %s", e.Name())
+		}
+	}
+}
+
+// The plan has what is not of this program, and the shards divide it.
+func TestThePlan(t *testing.T) {
+	t.Chdir("../..")
+	const sum = "0000000000000000000000000000000000000000000000000000000000000000"
+	whole, err := planned(t.Context(), steps, shard.Shard{}, sum)
+	if err != nil || len(whole) != len(steps) {
+		t.Fatalf("%d of %d scripts, %v", len(whole), len(steps), err)
+	}
+	if !slices.IsSortedFunc(whole, func(a, b job) int { return int((b.left - a.left) / time.Second) }) {
+		t.Error("the longest is not the first")
+	}
+	n := 0
+	for _, part := range []shard.Shard{{Part: 1, Of: 2}, {Part: 2, Of: 2}} {
+		work, err := planned(t.Context(), steps, part, sum)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(work)
+	}
+	if n != len(whole) {
+		t.Errorf("two shards have %d scripts, want %d", n, len(whole))
+	}
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range steps {
+		if s.patterns == nil {
+			if err := os.WriteFile(s.mark(sum), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if j, err := s.planned(t.Context(), sum); err != nil || j.missing > 0 {
+				t.Errorf("%s has ended, and is planned: %v", s.name, err)
+			}
+		}
+	}
+}
+
+func TestTheExpectedEnd(t *testing.T) {
+	now := time.Unix(0, 0)
+	hours := func(all ...int) (work []job) {
+		for _, h := range all {
+			work = append(work, job{left: time.Duration(h) * time.Hour})
+		}
+		return work
+	}
+	for want, work := range map[int][]job{0: nil, 5: hours(5, 1), 6: hours(4, 3, 3, 2)} {
+		if got := end(work, now).Sub(now); got != time.Duration(want)*time.Hour {
+			t.Errorf("%v: %s, want %d h", work, got, want)
+		}
+	}
+}
+
+// A script that fails does not stop the others; an interrupt does. Each script that runs has CPUs of its own.
+func TestScriptsRunBesideEachOther(t *testing.T) {
+	var work []job
+	for _, name := range []string{"a", "b", "c", "d"} {
+		work = append(work, job{step: step{name: name, patterns: []string{name}}})
+	}
+	var mu sync.Mutex
+	busy := map[string]bool{}
+	var ran []string
+	s := scripts{halves: []string{"0", "1"}, log: func(string) {}, now: time.Now}
+	s.run = func(_ context.Context, st step, cpus string) error {
+		mu.Lock()
+		if busy[cpus] {
+			t.Errorf("%s runs on the CPUs %s of another script", st.name, cpus)
+		}
+		busy[cpus] = true
+		ran = append(ran, st.name)
+		mu.Unlock()
+		defer func() { mu.Lock(); busy[cpus] = false; mu.Unlock() }()
+		if st.name == "b" {
+			return errors.New("no")
+		}
+		return nil
+	}
+	if failed := s.all(t.Context(), work); !slices.Equal(failed, []string{"b"}) || len(ran) != 4 {
+		t.Errorf("failed %v, ran %v", failed, ran)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ran = nil
+	one := scripts{halves: []string{"0"}, log: func(string) {}, now: time.Now, run: func(_ context.Context, st step, _ string) error {
+		ran = append(ran, st.name)
+		cancel()
+		return nil
+	}}
+	if one.all(ctx, work); len(ran) != 1 {
+		t.Errorf("after an interrupt %v ran", ran)
+	}
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hitless/hitless/internal/results"
+	"github.com/hitless/hitless/internal/shard"
+)
+
+// step is a script that makes results.
+type step struct {
+	name, script string
+	patterns     []string // of its files, below docs/results; none for a script whose results are not committed
+	usual        time.Duration
+}
+
+// steps are all scripts that make committed results, but the museum and the kill score. The usual times are of one CPU without KVM.
+var steps = []step{
+	{"zero-loss", "hack/zero-loss.sh", []string{"zero-loss/*.json"}, 9 * time.Hour},
+	{"dataplanes", "hack/dataplanes.sh", []string{"dataplanes/*.json"}, 4 * time.Hour},
+	{"minors", "hack/minors.sh", []string{"minors/*.json"}, 3 * time.Hour},
+	{"first-seed", "hack/first-seed.sh", nil, 3 * time.Hour},
+	{"disruptions", "hack/disruptions.sh", []string{"disruptions/*.json"}, 2 * time.Hour},
+	{"upgrades", "hack/upgrades.sh", []string{"upgrades/*.json"}, 2 * time.Hour},
+	{"bench-proxier", "hack/bench-proxier.sh", []string{"bench/*.json"}, 90 * time.Minute},
+	{"verify-runs", "hack/verify.sh", []string{"verified/*.json"}, time.Hour},
+	{"kernels", "hack/kernels.sh", []string{"kernels/*.json"}, time.Hour},
+	{"results", "hack/results.sh", []string{"*.json", "picture/*.json"}, 40 * time.Minute},
+	{"conformance-matrix", "hack/conformance.sh", []string{"conformance/*/*.yaml"}, 20 * time.Minute},
+}
+
+// job is a step with what is left of it.
+type job struct {
+	step
+	files, missing int // missing are not of this program, or do not tell all
+	left           time.Duration
+}
+
+// planned are the steps of a shard that have something to do, the longest first.
+func planned(ctx context.Context, all []step, part shard.Shard, sum string) (work []job, err error) {
+	for i, s := range all {
+		if !part.Has(i) {
+			continue
+		}
+		j, err := s.planned(ctx, sum)
+		if err != nil {
+			return nil, err
+		}
+		if j.missing > 0 {
+			work = append(work, j)
+		}
+	}
+	slices.SortStableFunc(work, func(a, b job) int { return int((b.left - a.left) / time.Second) })
+	return work, nil
+}
+
+func (s step) planned(ctx context.Context, sum string) (job, error) {
+	j := job{step: s}
+	if s.patterns == nil {
+		j.files = 1
+		if _, err := os.Stat(s.mark(sum)); errors.Is(err, os.ErrNotExist) {
+			j.missing = 1
+		}
+	}
+	for _, pattern := range s.patterns {
+		files, err := filepath.Glob(filepath.Join(resultsDir, pattern))
+		if err != nil {
+			return j, err
+		}
+		for _, file := range files {
+			checked, err := results.Check(ctx, file, sum)
+			if err != nil {
+				return j, err
+			}
+			j.files++
+			if !checked.OK() {
+				j.missing++
+			}
+		}
+	}
+	if s.patterns != nil && j.files == 0 {
+		j.files, j.missing = 1, 1 // nothing was made yet
+	}
+	j.left = s.usual * time.Duration(j.missing) / time.Duration(j.files)
+	return j, nil
+}
+
+// mark is the file that says that a step without committed results has ended with a program.
+func (s step) mark(sum string) string { return filepath.Join(stateDir, s.name+"-"+sum[:12]) }
+
+// atOnce is how many scripts run at a time.
+const atOnce = 2
+
+// end is when jobs end that begin in order, atOnce at a time.
+func end(work []job, now time.Time) time.Time {
+	free := [atOnce]time.Time{now, now}
+	for _, j := range work {
+		slices.SortFunc(free[:], time.Time.Compare)
+		free[0] = free[0].Add(j.left)
+	}
+	return slices.MaxFunc(free[:], time.Time.Compare)
+}
+
+func printPlan(work []job, now time.Time) {
+	if len(work) == 0 {
+		fmt.Println("all results are of this program")
+		return
+	}
+	fmt.Println("To be made, two scripts at a time:")
+	for _, j := range work {
+		fmt.Printf("  %-20s %d of %d files, about %s on one CPU\n", j.name, j.missing, j.files, j.left.Round(time.Minute))
+	}
+	fmt.Printf("All end at about %s, as is usual on two CPUs.\n", end(work, now).Format("Mon 15:04"))
+}
+
+// scripts runs jobs.
+type scripts struct {
+	sum    string
+	halves []string // CPUs of the scripts that run at a time
+	run    func(ctx context.Context, s step, cpus string) error
+	log    func(line string)
+	now    func() time.Time
+
+	mu     sync.Mutex
+	left   []job // that have not begun
+	failed []string
+}
+
+// all runs the jobs, and returns the names of those that failed. A job that fails does not stop the others.
+func (s *scripts) all(ctx context.Context, work []job) []string {
+	s.left = slices.Clone(work)
+	var wait sync.WaitGroup
+	for _, cpus := range s.halves {
+		wait.Go(func() {
+			for ctx.Err() == nil {
+				j, is := s.next()
+				if !is {
+					return
+				}
+				err := s.run(ctx, j.step, cpus)
+				if err == nil && j.patterns == nil {
+					err = os.WriteFile(j.mark(s.sum), nil, 0o644)
+				}
+				s.ended(j, err)
+			}
+		})
+	}
+	wait.Wait()
+	return s.failed
+}
+
+func (s *scripts) next() (j job, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.left) == 0 {
+		return j, false
+	}
+	j, s.left = s.left[0], s.left[1:]
+	s.log(fmt.Sprintf("%s begins; about %s, log %s", j.name, j.left.Round(time.Minute), filepath.Join(stateDir, j.name+".log")))
+	return j, true
+}
+
+func (s *scripts) ended(j job, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	how := "ended"
+	if err != nil {
+		how, s.failed = fmt.Sprintf("failed (%v)", err), append(s.failed, j.name)
+	}
+	s.log(fmt.Sprintf("%s %s; what has not begun ends at about %s", j.name, how, end(s.left, s.now()).Format("15:04")))
+}

@@ -1,0 +1,382 @@
+package results
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/testfiles"
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
+)
+
+var (
+	own   = strings.Repeat("ab", 32)
+	other = strings.Repeat("cd", 32)
+)
+
+// rollout is a rollout of the bundled proxier. With a class other than ok the proxy of node-2 is killed, and connections fail so.
+func rollout(program string, seed uint64, class record.Class) *recordtest.Lab {
+	o := recordtest.Rollout{Seed: seed, Fallback: true, Rollouts: 1}
+	l := o.Lab()
+	l.Run.ProgramSha256, l.Run.ControlPlane = program, "replay"
+	l.Run.Kernel = record.Kernel{Kind: "vm", Release: "6.1.0", QEMU: "7.2.22 (Debian)"}
+	if class != record.OK {
+		at := recordtest.ScenarioAt + 8*time.Second
+		l.Event(at, record.KindProxy, "node-2", "bundled", "the proxy on node-2 was killed", "state", "killed")
+		l.Faults = append(l.Faults, recordtest.Fault{AnyLane: true, Node: "node-2", From: at + time.Millisecond, To: at + 300*time.Millisecond, Class: class})
+	}
+	return o.Start(l)
+}
+
+const host = `{"started": "2026-11-27T15:23:43Z", "programs": [{"program": "kube-proxy@v1.37.1", "source": "built", "sha256": "ef"}], "toolPackages": ["nftables_1"]}`
+
+// writeRun writes the folder of a run.
+func writeRun(t *testing.T, folder string, l *recordtest.Lab) (*analysis.Report, string) {
+	t.Helper()
+	if err := os.CopyFS(filepath.Join(folder, record.HistoryDir), os.DirFS(l.Write(t).Dir())); err != nil {
+		t.Fatal(err)
+	}
+	testfiles.Write(t, folder, record.HostFile, []byte(host))
+	r, origin, err := reports.Seal(folder, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, origin.HistorySha256
+}
+
+// kept is a folder of results with one kept comparison of two runs with a program, and the folder of the comparison.
+func kept(t *testing.T, program string) (top, dir string) {
+	t.Helper()
+	top, dir = t.TempDir(), t.TempDir()
+	var subjects []compare.Subject
+	for _, name := range []string{"bundled", "kube-proxy@v1.37.1/ipvs"} {
+		folder := strings.NewReplacer("@", "-", "/", "-").Replace(name) + "-seed-1"
+		r, history := writeRun(t, filepath.Join(dir, folder), rollout(program, 1, lost(name == "bundled")))
+		subjects = append(subjects, compare.Subject{Subject: name, Runs: []compare.Run{compare.RunOf(r, filepath.Join(folder, reports.ReportFile), history)}})
+	}
+	c, err := compare.New("rollout", subjects, compare.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Command = "hitless compare rollout --subject bundled --subject kube-proxy@v1.37.1/ipvs --runs 1 --controlplane replay --set rollouts=1"
+	if err := errors.Join(compare.Write(dir, c, nil), Keep(t.Context(), dir, filepath.Join(top, "rollout.json"))); err != nil {
+		t.Fatal(err)
+	}
+	return top, dir
+}
+
+func check(t *testing.T, top string) *Checked {
+	t.Helper()
+	c, err := Check(t.Context(), top, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A kept result of this program is not listed. Red twins: each reason for which a row or a file is listed.
+func TestEachReasonIsListed(t *testing.T) {
+	top, _ := kept(t, own)
+	if c := check(t, top); !c.OK() || c.Current != 2 || len(c.Rows) != 2 {
+		t.Fatalf("a complete result of this program: %+v", c)
+	}
+	file := filepath.Join(top, "rollout.json")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := func(field string) string {
+		var c map[string]any
+		if err := json.Unmarshal(whole, &c); err != nil {
+			t.Fatal(err)
+		}
+		run := c["subjects"].([]any)[1].(map[string]any)["runs"].([]any)[0].(map[string]any)
+		outer, inner, nested := strings.Cut(field, ".")
+		if nested {
+			delete(run[outer].(map[string]any), inner)
+		} else {
+			delete(run, field)
+		}
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for name, twin := range map[string]struct{ text, why string }{
+		"another program":     {strings.Replace(string(whole), own, other, 1), "of the program cdcdcdcdcdcd"},
+		"no program":          {without("programSha256"), "without the program"},
+		"no kernel":           {without("kernel"), "without the kernel"},
+		"no QEMU":             {without("kernel.qemu"), "without the kernel"},
+		"no control plane":    {without("controlPlane"), "without the control plane"},
+		"no date":             {without("made.started"), "without the date"},
+		"no tools":            {without("made.tools"), "without the tools"},
+		"nothing of the host": {without("made"), "without the tools, the date"},
+	} {
+		testfiles.Write(t, top, "rollout.json", []byte(twin.text))
+		c := check(t, top)
+		if c.OK() || len(c.Findings) != 1 || c.Findings[0].Why != twin.why || len(c.Findings[0].Rows) != 1 || c.Findings[0].File != "rollout.json" {
+			t.Errorf("%s: %+v, want one row %s", name, c.Findings, twin.why)
+		}
+	}
+	for name, text := range map[string]string{"notes.txt": "x", "list.json": "[]", "object.json": `{"a": 1}`, "broken.json": `{"scenario": 1, "subjects": 2}`} {
+		testfiles.Write(t, top, "rollout.json", whole)
+		unknown := testfiles.Write(t, top, name, []byte(text))
+		if c := check(t, top); c.OK() || len(c.Unread) != 1 || c.Unread[0].File != name {
+			t.Errorf("%s: %+v", name, c.Unread)
+		}
+		if err := os.Remove(unknown); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A described subject has no version in its name: the file must name its program.
+func TestADescribedSubjectNeedsItsProgram(t *testing.T) {
+	r := Row{Subject: "exec:faulty", Origin: Origin{own, "host 6.1.0", "replay", nil}}
+	if lacks := strings.Join(r.Lacks(), ", "); lacks != "the programs of upstream, the tools, the date" {
+		t.Errorf("it lacks %s", lacks)
+	}
+	r.Made = &record.Made{Started: "2026-11-27T15:23:43Z", Tools: record.NoTools}
+	if lacks := r.Lacks(); len(lacks) > 0 {
+		t.Errorf("it lacks %v", lacks)
+	}
+}
+
+// Folders of results say nothing of the time, so that shards make the same files. A folder that does not tell cannot be kept.
+func TestOnlyKeptResultsHaveTheTime(t *testing.T) {
+	top, dir := kept(t, own)
+	before, _ := os.ReadFile(filepath.Join(dir, compare.File))
+	after, _ := os.ReadFile(filepath.Join(top, "rollout.json"))
+	if bytes.Contains(before, []byte("2026-11-27")) || !bytes.Contains(after, []byte("2026-11-27T15:23:43Z")) || !bytes.Contains(after, []byte("kube-proxy@v1.37.1")) {
+		t.Errorf("in the folder:\n%s\nkept:\n%s", before, after)
+	}
+	if err := testfiles.ValidateJSON(t, compare.Schema, after); err != nil {
+		t.Error(err)
+	}
+	run := filepath.Join(dir, "bundled-seed-1")
+	if err := Keep(t.Context(), run, filepath.Join(top, "report.json")); err != nil {
+		t.Fatal(err)
+	}
+	report, _ := os.ReadFile(filepath.Join(top, "report.json"))
+	if err := testfiles.ValidateJSON(t, analysis.Schema, report); err != nil {
+		t.Error(err)
+	}
+	if c := check(t, top); !c.OK() || c.Current != 3 {
+		t.Errorf("with the report of a run: %+v", c)
+	}
+	if err := os.Remove(filepath.Join(run, record.HostFile)); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{dir, run, t.TempDir()} {
+		if err := Keep(t.Context(), from, filepath.Join(top, "again.json")); err == nil {
+			t.Errorf("%s was kept", from)
+		}
+	}
+}
+
+// sampler repeats rows by writing the run that make gives into the folder.
+func sampler(t *testing.T, make func(args []string) *recordtest.Lab) Sampler {
+	return Sampler{Program: own, Dir: t.TempDir(), Log: func(string) {}, Now: time.Now, Execute: func(_ context.Context, args []string) error {
+		l := make(args)
+		if l == nil {
+			return errors.New("no network")
+		}
+		writeRun(t, args[len(args)-1], l)
+		return nil
+	}}
+}
+
+// lossy is the class of the run with these arguments, as in kept.
+func lossy(args []string) record.Class {
+	return lost(!slices.Contains(args, "kube-proxy@v1.37.1/ipvs"))
+}
+
+func lost(nothing bool) record.Class {
+	if nothing {
+		return record.OK
+	}
+	return record.Refused
+}
+
+// A repetition of this program must have the same hash, one of another program the same outcome. Each has a red twin.
+func TestRepetitions(t *testing.T) {
+	for name, c := range map[string]struct {
+		made   string // the program of the results
+		make   func(args []string) *recordtest.Lab
+		listed int
+		why    string
+	}{
+		"this program, the same":     {own, func(a []string) *recordtest.Lab { return rollout(own, 1, lossy(a)) }, 0, ""},
+		"this program, another hash": {own, func(a []string) *recordtest.Lab { return rollout(own, 2, lossy(a)) }, 2, "another history"},
+		"another program, as before": {other, func(a []string) *recordtest.Lab { return rollout(own, 2, lossy(a)) }, 0, ""},
+		"another verdict":            {other, func([]string) *recordtest.Lab { return rollout(own, 1, record.OK) }, 1, "another verdict: pass, not fail"},
+		"another cause": {other, func(a []string) *recordtest.Lab {
+			if lossy(a) == record.OK {
+				return rollout(own, 1, record.OK)
+			}
+			return rollout(own, 1, record.Reset)
+		}, 1, "other classes or causes"},
+		"no result": {other, func([]string) *recordtest.Lab { return nil }, 2, "no network"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			top, _ := kept(t, c.made)
+			s := sampler(t, c.make)
+			found, of, err := s.Sample(t.Context(), check(t, top).Rows, 5, 7)
+			if err != nil || of != 2 || len(found) != c.listed {
+				t.Fatalf("%v, of %d: %+v", err, of, found)
+			}
+			for _, f := range found {
+				if !strings.Contains(f.Why, c.why) {
+					t.Errorf("%q, want %q", f.Why, c.why)
+				}
+			}
+			if left, _ := os.ReadDir(s.Dir); len(left) != c.listed && c.why != "no network" {
+				t.Errorf("%d folders are left, want those that differ", len(left))
+			}
+		})
+	}
+}
+
+// The seed chooses the rows, each at most once.
+func TestTheSeedChoosesTheSample(t *testing.T) {
+	var rows []Row
+	for i := range 50 {
+		rows = append(rows, Row{Name: fmt.Sprint(i), Again: &Again{[]string{"run", fmt.Sprint(i)}, func(context.Context, string) (Row, error) { return Row{}, nil }}})
+	}
+	rows = append(rows, Row{Name: "without a command"})
+	sample := func(seed int64) (names []string) {
+		s := Sampler{Dir: t.TempDir(), Log: func(string) {}, Now: time.Now, Execute: func(_ context.Context, args []string) error { names = append(names, args[1]); return nil }}
+		if _, of, err := s.Sample(t.Context(), rows, 10, seed); err != nil || of != 50 {
+			t.Fatal(of, err)
+		}
+		return names
+	}
+	one, again, two := sample(1), sample(1), sample(2)
+	if len(one) != 10 || !slices.Equal(one, again) || slices.Equal(one, two) || len(slices.Compact(slices.Sorted(slices.Values(one)))) != 10 {
+		t.Errorf("%v, again %v, another seed %v", one, again, two)
+	}
+}
+
+// The command of one run is that of its comparison with its own subject, kernel and seed.
+func TestTheRunOfAComparison(t *testing.T) {
+	for _, c := range []struct{ command, subject, want string }{
+		{"hitless compare rollout --subject bundled --subject kube-proxy@v1.37.1/ipvs --runs 4 --controlplane replay --rate 50 --set rollouts=1", "bundled",
+			"run rollout --subject bundled --seed 3 --controlplane replay --rate 50 --set rollouts=1"},
+		{"hitless compare flap --subject bundled --subject kube-proxy@v1.37.1/ipvs --guest-kernel debian-12 --guest-kernel debian-13 --against debian-12 --runs 1", "kube-proxy@v1.37.1/ipvs on debian-13",
+			"run flap --subject kube-proxy@v1.37.1/ipvs --seed 3 --guest-kernel debian-13"},
+		{"hitless compare upgrade --subject kube-proxy@v1.36.1/ipvs --subject kube-proxy@v1.37.1/ipvs --against kube-proxy@v1.37.1/ipvs --runs 1 --set to=kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.37.1/ipvs",
+			"run upgrade --subject kube-proxy@v1.37.1/ipvs --seed 3 --set to=itself"},
+		{"hitless compare upgrade --subject kube-proxy@v1.36.1/ipvs --subject kube-proxy@v1.37.1/ipvs --runs 1 --set to=kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.36.1/ipvs",
+			"run upgrade --subject kube-proxy@v1.36.1/ipvs --seed 3 --set to=kube-proxy@v1.37.1/ipvs"},
+		{"hitless compare restart --subject bundled --subject exec:suites/selfcheck/faulty/flush-on-restart.yaml --loop --runs 8", "exec:flush-on-restart",
+			"run restart --subject exec:suites/selfcheck/faulty/flush-on-restart.yaml --seed 3 --loop"},
+	} {
+		got, err := ofComparison(c.command, c.subject, 3)
+		if err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%s of\n%s:\n%s, %v, want\n%s", c.subject, c.command, strings.Join(got, " "), err, c.want)
+		}
+	}
+	for _, command := range []string{"", "rm -rf out", "hitless compare", "hitless compare rollout --kubeconfig /etc/kubernetes/admin.conf", "hitless compare rollout --out /etc", "hitless compare 'rollout"} {
+		if args, err := ofComparison(command, "bundled", 1); err == nil {
+			t.Errorf("%q is repeated as %q", command, args)
+		}
+	}
+	for _, command := range []string{"hitless run rollout --kubeconfig x", "hitless run rollout --in-cluster", "hitless run rollout --out=/etc", "hitless clean out", "sh -c true"} {
+		if a := ofCommand(command, readRun); a != nil {
+			t.Errorf("%q is repeated as %q", command, a.Args)
+		}
+	}
+}
+
+// The first line of a table of upstream's specs says what made it. Without it each spec is listed; a broken one is an error.
+func TestSpecsOfUpstream(t *testing.T) {
+	const specs = "passed\t66\tServices should work\nfailed\t3\tServices should end\n"
+	facts := `# {"subject":"kube-proxy@v1.37.1/ipvs","programSha256":"` + own + `","kernel":"host 6.1.0","controlPlane":"kube","made":{"started":"2026-11-27T15:23:43Z","programs":[],"tools":"ab"}}` + "\n"
+	for name, c := range map[string]struct {
+		text             string
+		findings, unread int
+	}{"whole": {facts + specs, 0, 0}, "without facts": {specs, 1, 0}, "broken facts": {facts[:40] + "\n" + specs, 0, 1}, "no table": {"66 specs\n", 0, 1}, "empty": {"", 0, 1}} {
+		top := t.TempDir()
+		testfiles.Write(t, top, "specs.tsv", []byte(c.text))
+		if got := check(t, top); len(got.Findings) != c.findings || len(got.Unread) != c.unread {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// Every committed file is read, and every one of its rows has a subject or a name.
+func TestTheCommittedResultsAreRead(t *testing.T) {
+	c := check(t, "../../docs/results")
+	if len(c.Unread) > 0 || len(c.Rows) < 1000 {
+		t.Errorf("%d rows; not read: %+v", len(c.Rows), c.Unread)
+	}
+	names := map[string]bool{}
+	repeatable := 0
+	for _, r := range c.Rows {
+		if r.Name == "" || r.Verdict == "" || names[r.File+r.Name] {
+			t.Errorf("%s: the row %q has no name of its own or no verdict", r.File, r.Name)
+		}
+		names[r.File+r.Name] = true
+		if r.Again != nil {
+			repeatable++
+		}
+	}
+	if repeatable < len(c.Rows)/2 {
+		t.Errorf("%d of %d rows can be repeated", repeatable, len(c.Rows))
+	}
+}
+
+// The table has a line for each origin, and names what is not recorded.
+func TestOrigins(t *testing.T) {
+	rows := []Row{{File: "a.json", Origin: Origin{own, "vm 6.1 in QEMU 7.2", "replay", &record.Made{Started: "2026-11-27T15:23:43Z"}}}, {File: "a.json", Origin: Origin{Program: other}}, {File: "x/conformance.yaml", Origin: Origin{Program: other}}}
+	table := Origins(rows)
+	for _, want := range []string{"| `abababababab…` | vm 6.1 in QEMU 7.2 | replay | 2026-11-27 | 1 | a |", "| `cdcdcdcdcdcd…` | not recorded | not recorded | not recorded | 2 | a, x |"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no line %q:\n%s", want, table)
+		}
+	}
+	if got := Programs(rows); !slices.Equal(got, []string{own, other}) {
+		t.Error(got)
+	}
+}
+
+// Each way in which a row can differ from before is told in words. A repetition with the same outcome is only counted.
+func TestChanges(t *testing.T) {
+	kind := []compare.FailureKind{{Lane: "tcp-new", Class: "refused", Event: "proxy killed"}}
+	before := []Row{
+		{File: "a", Name: "same", Verdict: "fail", Kinds: kind, KindsTold: true, HistorySha256: "1"},
+		{File: "a", Name: "verdict", Verdict: "pass", KindsTold: true},
+		{File: "a", Name: "class", Verdict: "fail", Kinds: kind, KindsTold: true},
+		{File: "a", Name: "untold", Verdict: "fail"},
+		{File: "a", Name: "gone", Verdict: "pass"},
+	}
+	other := []compare.FailureKind{{Lane: "tcp-new", Class: "reset", Event: "proxy killed"}}
+	after := []Row{
+		{File: "a", Name: "same", Verdict: "fail", Kinds: kind, KindsTold: true, HistorySha256: "2"},
+		{File: "a", Name: "verdict", Verdict: "fail", Kinds: kind, KindsTold: true},
+		{File: "a", Name: "class", Verdict: "fail", Kinds: other, KindsTold: true},
+		{File: "a", Name: "untold", Verdict: "fail", Kinds: kind, KindsTold: true},
+		{File: "b", Name: "new", Verdict: "pass"},
+	}
+	want := []string{"a, verdict: fail, was pass", `a, class: fail with reset after "proxy killed" on tcp-new, was with refused after "proxy killed" on tcp-new`, "b, new is new: pass",
+		"a, gone is gone: it was pass", "2 of 5 rows have the verdict, classes and causes of before; 1 were made anew"}
+	if got := Changes(before, after); !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	if got := Changes(before, before); len(got) != 1 {
+		t.Errorf("without a change: %q", got)
+	}
+}

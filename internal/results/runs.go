@@ -1,0 +1,178 @@
+package results
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hitless/hitless/analysis/verify"
+	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
+	"github.com/hitless/hitless/scenarios"
+)
+
+// comparisons are files of `hitless compare`: a row for each run.
+var comparisons = format{"a comparison", func(_ string, k keys) bool { return k.has("scenario", "subjects") }, readComparison}
+
+func readComparison(ctx context.Context, path string) (rows []Row, err error) {
+	c, err := compare.Read(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range c.Subjects {
+		for _, r := range s.Runs {
+			subject, _, _ := strings.Cut(s.Subject, onKernel)
+			row := rowOf(r, subject)
+			row.Name = fmt.Sprintf("%s seed %d", s.Subject, r.Seed)
+			args, err := ofComparison(c.Command, s.Subject, r.Seed)
+			if err == nil {
+				row.Again = &Again{args, readRun}
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// onKernel separates a subject from its kernel, in the names of a comparison of kernels.
+const onKernel = " on "
+
+// rowOf is a row without a name.
+func rowOf(r compare.Run, subject string) Row {
+	row := Row{Subject: subject, Verdict: string(r.Verdict), HistorySha256: r.HistorySha256, KindsTold: len(r.Failures) > 0 || r.Dropped+r.Delayed == 0,
+		Origin: Origin{r.ProgramSha256, kernelOf(r.Kernel), r.ControlPlane, r.Made}}
+	for _, f := range r.Failures {
+		row.Kinds = append(row.Kinds, compare.FailureKind{Lane: f.Lane, Class: f.Class, Event: f.Event})
+	}
+	return row
+}
+
+// ofComparison are the arguments of the run of one subject and seed in the command of a comparison.
+func ofComparison(command, subject string, seed int64) (args []string, err error) {
+	words, err := site.SplitWords(command)
+	if err != nil {
+		return nil, err
+	}
+	if len(words) < 3 || words[0] != "hitless" || words[1] != "compare" || !inLab(words) {
+		return nil, fmt.Errorf("%q is no command of a comparison in a lab", command)
+	}
+	name, kernel, _ := strings.Cut(subject, onKernel)
+	given := name
+	for words := words[3:]; len(words) > 0; {
+		flag, value := words[0], ""
+		words = words[1:]
+		if len(words) > 0 && !strings.HasPrefix(words[0], "--") {
+			value, words = words[0], words[1:]
+		}
+		switch {
+		case flag == "--subject":
+			if subjectName(value) == name {
+				given = value
+			}
+		case flag == "--runs" || flag == "--against" || flag == "--guest-kernel" && kernel != "":
+		case flag == "--set" && value == "to="+name: // as in a comparison: an upgrade of the subject to itself
+			args = append(args, flag, "to="+scenarios.Itself)
+		case value == "":
+			args = append(args, flag)
+		default:
+			args = append(args, flag, value)
+		}
+	}
+	if kernel != "" {
+		args = append(args, "--guest-kernel", kernel)
+	}
+	return append([]string{"run", words[2], "--subject", given, "--seed", strconv.FormatInt(seed, 10)}, args...), nil
+}
+
+// subjectName is the name of a subject in a comparison: exec:FILE without its folder and extension.
+func subjectName(given string) string {
+	if file, is := strings.CutPrefix(given, "exec:"); is {
+		return "exec:" + strings.TrimSuffix(filepath.Base(file), ".yaml")
+	}
+	return given
+}
+
+// readRun reads the folder of a run.
+func readRun(_ context.Context, dir string) (Row, error) {
+	f, err := reports.OpenRun(dir, nil)
+	if err != nil {
+		return Row{}, err
+	}
+	return rowOf(compare.RunOf(f.Report, "", f.Origin.HistorySha256), ""), nil
+}
+
+// suiteRuns are files of the nightly suites: a row for each run.
+var suiteRuns = format{"runs of a suite", func(_ string, k keys) bool { return k.has("suite", "runs") }, readSuite}
+
+func readSuite(ctx context.Context, path string) (rows []Row, err error) {
+	s, err := compare.ReadSuite(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range s.Runs {
+		row := rowOf(r.Run, r.Subject)
+		row.Name, row.Again = r.Command, ofCommand(r.Command, readRun)
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// inLab reports whether a command runs in a lab, and writes only its results: a check must not touch a live cluster because a file says so.
+func inLab(words []string) bool {
+	return !slices.ContainsFunc(words, func(word string) bool {
+		flag, _, _ := strings.Cut(word, "=")
+		return slices.Contains([]string{"--kubeconfig", "--in-cluster", "--kind", "--sign", "--out"}, flag)
+	})
+}
+
+// ofCommand repeats a row by its own command; nil if that is none of a run in a lab.
+func ofCommand(command string, read func(context.Context, string) (Row, error)) *Again {
+	words, err := site.SplitWords(command)
+	if err != nil || len(words) < 3 || words[0] != "hitless" || words[1] != "run" || !inLab(words) {
+		return nil
+	}
+	return &Again{words[1:], read}
+}
+
+// verified are the results of `hitless verify --json`: one row.
+var verified = format{"a verified run", func(_ string, k keys) bool { return k.has("run", "lanes", "findings") }, readVerified}
+
+func readVerified(ctx context.Context, path string) ([]Row, error) {
+	r, err := ReadVerified(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	subject := ""
+	words, err := site.SplitWords(r.Run.Command)
+	if i := slices.Index(words, "--subject"); err == nil && i >= 0 && i+1 < len(words) {
+		subject = words[i+1]
+	}
+	return []Row{{Name: r.Run.Command, Subject: subject, Verdict: string(r.Run.Verdict), HistorySha256: r.Run.HistorySha256, Again: ofCommand(r.Run.Command, readRun),
+		Origin: Origin{r.Run.ProgramSha256, kernelOf(r.Run.Kernel), r.Run.ControlPlane, r.Run.Made}}}, nil
+}
+
+// ReadVerified reads a result of `hitless verify --json`.
+func ReadVerified(ctx context.Context, path string) (*verify.Result, error) {
+	var r verify.Result
+	if err := decode(ctx, path, &r); err != nil {
+		return nil, err
+	}
+	if r.Run.Command == "" {
+		return nil, errors.New("it names no command; `make verify-runs` writes it again")
+	}
+	return &r, nil
+}
+
+// kernelOf is the text of a kernel; empty for nil.
+func kernelOf(k *record.Kernel) string {
+	if k == nil {
+		return ""
+	}
+	return k.String()
+}
