@@ -26,6 +26,7 @@ var origins = []struct{ page, pattern string }{
 	{"docs/results/kill-score.md", "kills/mutants.json"},
 	{"docs/results/proxier-cost.md", "bench/*.json"},
 	{"docs/upstream-e2e.md", "upstream-e2e/*.tsv"},
+	{"docs/results/upstream-rolling-update.md", "upstream-rolling-update/*.json"},
 }
 
 // originParts are the tables of what made the results of each page.

@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -27,19 +29,7 @@ const rollingDir = "docs/results/upstream-rolling-update"
 type rollingRun struct {
 	updates  []rollingUpdate
 	failures []float64 // of upstream's requests: when each ended
-	hitless  rollingCounts
-}
-
-// rollingCounts is what a watch counted on upstream's Service: a few figures of its report, which has megabytes.
-type rollingCounts struct {
-	Proxy            string           `json:"proxy"`
-	Verdict          analysis.Verdict `json:"verdict"`
-	Rate             float64          `json:"rate"` // attempts per second
-	Attempts         int              `json:"attempts"`
-	Dropped          int              `json:"dropped"`
-	Delayed          int              `json:"delayed"`
-	DroppedPerSecond []int            `json:"droppedPerSecond"` // of the run
-	Causes           map[string]int   `json:"causes"`           // failed attempts
+	hitless  results.BesideUpstream
 }
 
 // takeRollingRun copies the results of hack/upstream-rolling-update.sh from a folder into rollingDir.
@@ -57,7 +47,13 @@ func takeRollingRun(top, from, proxy string) error {
 		return fmt.Errorf("%s: the report has no lane of upstream's Service", from)
 	}
 	l := r.Lanes[at]
-	c := rollingCounts{proxy, r.Verdict, l.Rate, l.Attempts, l.Dropped, l.Delayed, l.DroppedPerSecond, map[string]int{}}
+	made, err := record.MadeIn(os.DirFS(filepath.Join(from, "watch")))
+	if err != nil {
+		return err
+	}
+	c := results.BesideUpstream{Proxy: proxy, Verdict: r.Verdict, Rate: l.Rate, Attempts: l.Attempts, Dropped: l.Dropped, Delayed: l.Delayed,
+		DroppedPerSecond: l.DroppedPerSecond, Causes: map[string]int{}, ProgramSha256: r.Run.ProgramSha256, Kernel: r.Run.Kernel.String(),
+		ControlPlane: r.Run.ControlPlane, Made: made}
 	for _, o := range l.Outages {
 		c.Causes[o.Cause.Kind] += o.Failed()
 	}

@@ -58,8 +58,8 @@ func ciliumExec(version string) Exec {
 	}
 }
 
-// ciliumEnv is the agents' environment. They share the guest's one CPU: garbage is collected less often, and no threads look for work in vain.
-var ciliumEnv = []string{"CILIUM_K8S_NAMESPACE=kube-system", "GOGC=400", "GOMAXPROCS=1", "GOMEMLIMIT=700MiB", "K8S_NODE_NAME={node}"}
+// ciliumEnv is the agents' environment. They share the guest's one CPU, so garbage is collected less often.
+var ciliumEnv = []string{"CILIUM_K8S_NAMESPACE=kube-system", "GOGC=400", "GOMEMLIMIT=700MiB", "K8S_NODE_NAME={node}"}
 
 // ciliumArgs are the agent's flags. The lab routes between nodes and to pods, and has no tunnel, no proxy in layer 7 and no operator.
 var ciliumArgs = []string{
