@@ -8,7 +8,7 @@ set -euo pipefail
 results=docs/results/verified work=out/results/verified
 common=(--controlplane replay --capture --loop --rate 50 --set baseline=10s --set settle=10s)
 old=kube-proxy@v1.25.3 new=kube-proxy@v1.37.1
-# Name and arguments of `hitless run`. The first part loses connections, the second does not.
+# Name and arguments of `hitless run`, or of `hitless replay`. The first part loses connections, the second does not.
 rows=(
   "rollout-1 rollout --set rollouts=1 --set terminatingFallback=off"
   "rollout-2 rollout --set rollouts=1 --set terminatingFallback=off --seed 2"
@@ -31,6 +31,10 @@ rows=(
   "scale-nftables scale --set away=10s --subject $new/nftables"
   "recreate recreate --set away=5s"
   "recreate-iptables recreate --set away=5s --subject $new/iptables"
+  "timeline replay docs/examples/k8s-71515.timeline --subject kube-proxy@v1.12.2/ipvs"
+  "churn churn --set for=5m --set rolloutEvery=2 --subject kube-proxy@v1.12.2/ipvs"
+  "quiet quiet"
+  "churn-bundled churn --set for=5m --set rolloutEvery=2"
   "rollout-bundled rollout --set rollouts=1"
   "rollout-nftables rollout --set rollouts=1 --subject $new/nftables"
   "restart restart"
@@ -56,9 +60,10 @@ for i in "${!todo[@]}"; do
   read -r name args <<< "${todo[$i]}"
   announce run "$i" "${#todo[@]}" "$name" "$begun" 120
   rm -rf "${work:?}/$name" # else an earlier run may be taken for this one
+  [[ $args == replay* ]] || args="run $args"
   status=0
   # shellcheck disable=SC2086 # no argument has a space
-  bin/hitless run $args "${common[@]}" --out "$work/$name" > "$work/$name.log" 2>&1 || status=$?
+  bin/hitless $args "${common[@]}" --out "$work/$name" > "$work/$name.log" 2>&1 || status=$?
   case $status in
     0 | 1 | 3) ;; # a run that loses connections is what is to be verified; one that is invalid has packets too
     130 | 143) echo "interrupted; the runs before are kept" >&2; exit "$status" ;;
