@@ -15,6 +15,7 @@ import (
 type injection struct {
 	id, fault string
 	node      string // the only node with the fault; empty for all
+	target    string // where it is on the path to an address; empty where it is on a lane
 	lane      *Lane
 	from, to  time.Duration
 	found     *Outage
@@ -49,28 +50,38 @@ func (i *injection) text() string {
 type proof struct {
 	injections []injection
 	broken     []string  // injections that cannot be judged, as sentences
-	missed     []string  // injections that were not found
+	missed     []string  // injections that were not found, of the proof before the scenario
+	unproved   []string  // kinds of lanes for which that proof had no fault
 	alarms     []*Outage // control outages before the scenario that nobody injected
+	rounds     []round   // the proofs of the run, in order of time; none in an older record
 	floor      time.Duration
 	proved     bool
+}
+
+// round is one proof of a run.
+type round struct {
+	number   int
+	kinds    []string // that the run measures
+	from, to time.Duration
+	unmade   string   // why it could not be made, or did not end
+	missed   []string // kinds without a fault, and faults that were not found, as sentences
+	spoiled  bool     // a measured lane failed at the same time, so that the subject may have hidden them
 }
 
 // prove looks for every injected fault in the outages of its lane. The outages are computed without knowledge of the faults.
 func (a *Analysis) prove() proof {
 	var p proof
+	p.rounds = a.rounds()
 	p.pair(a)
 	for i := range p.injections {
 		in := &p.injections[i]
 		in.found = a.seen(in)
 	}
-	p.missed = p.notFound(func(*injection) bool { return false })
+	p.missed = p.notFound(func(in *injection) bool { return p.later(in) })
+	p.judgeRounds(a)
 	p.alarms = p.falseAlarms(a)
 	var smallest time.Duration
-	for _, in := range p.injections {
-		if d := in.to - in.from; in.found != nil && (!p.proved || d < smallest) {
-			smallest, p.proved = d, true
-		}
-	}
+	smallest, p.proved = p.smallest(a)
 	var slowest time.Duration
 	for _, l := range a.Measured() {
 		slowest = max(slowest, l.Interval)
@@ -79,14 +90,162 @@ func (a *Analysis) prove() proof {
 	return p
 }
 
+// smallest is the length of the shortest fault that was found. Where the record has a proof of each kind of lane, it is that of the kind
+// and the proof with the longest.
+func (p *proof) smallest(a *Analysis) (longest time.Duration, proved bool) {
+	type part struct {
+		kind  string
+		round int
+	}
+	all := map[part]time.Duration{}
+	for _, in := range p.injections {
+		of := part{}
+		if i := p.roundOf(&in); i >= 0 {
+			of = part{in.lane.Protocol, i}
+			if !slices.Contains(p.rounds[i].kinds, of.kind) {
+				continue
+			}
+		}
+		d := in.to - in.from
+		if least, has := all[of]; in.found != nil && (!has || d < least) {
+			all[of] = d
+		}
+	}
+	for _, d := range all {
+		longest = max(longest, d)
+	}
+	return longest, len(all) > 0
+}
+
+// roundOf is the index of the round that injected a fault; -1 in a record without rounds.
+func (p *proof) roundOf(in *injection) int {
+	return slices.IndexFunc(p.rounds, func(r round) bool { return in.from >= r.from && in.to <= r.to })
+}
+
+// later reports whether a fault belongs to a proof after the first.
+func (p *proof) later(in *injection) bool { return p.roundOf(in) > 0 }
+
 // notFound are the injections that were not found, but for the excused ones, as sentences.
 func (p *proof) notFound(excused func(*injection) bool) (missed []string) {
 	for i := range p.injections {
 		if in := &p.injections[i]; in.found == nil && !excused(in) {
-			missed = append(missed, in.text()+" was not found")
+			missed = append(missed, in.text()+" was not found"+p.kindClause(in))
 		}
 	}
 	return missed
+}
+
+// kindClause names the kind of lane that missed a fault, where each kind has its proof.
+func (p *proof) kindClause(in *injection) string {
+	if len(p.rounds) == 0 || in.lane.Protocol == "" {
+		return ""
+	}
+	return fmt.Sprintf(": lanes of kind %s did not see it", in.lane.Protocol)
+}
+
+// rounds are the proofs of the run. One that does not end lasts until the next, or until the end of the run.
+func (a *Analysis) rounds() (all []round) {
+	for _, e := range a.Events {
+		b, is := e.Body.(record.Proof)
+		if !is {
+			continue
+		}
+		last := len(all) - 1
+		switch {
+		case b.State == "begin":
+			all = append(all, round{number: b.Number, kinds: b.Kinds, from: e.At, to: a.End, unmade: "it did not end"})
+		case b.State == record.ProofUnmade:
+			all = append(all, round{number: b.Number, kinds: b.Kinds, from: e.At, to: e.At, unmade: FirstOf(e.Text)})
+		case b.State == "end" && last >= 0 && all[last].number == b.Number:
+			all[last].to, all[last].unmade = e.At, ""
+		}
+	}
+	return all
+}
+
+// judgeRounds finds the kinds that the first round did not prove, and for each later one also the faults that were not found.
+func (p *proof) judgeRounds(a *Analysis) {
+	for i := range p.rounds {
+		r := &p.rounds[i]
+		if r.unmade != "" {
+			continue
+		}
+		unproved := p.kindsWithout(a, i)
+		if i == 0 {
+			p.unproved = unproved
+			continue
+		}
+		r.missed = append(unproved, p.notFound(func(in *injection) bool { return p.roundOf(in) != i })...)
+		r.spoiled = len(r.missed) > 0 && a.failedIn(r.from, r.to)
+	}
+}
+
+// kindsWithout are the kinds of measured lanes for which a round injected no fault that they can see, as sentences.
+func (p *proof) kindsWithout(a *Analysis, i int) (why []string) {
+	r := &p.rounds[i]
+	kinds := slices.Clone(r.kinds)
+	for _, l := range a.Measured() {
+		if l.Protocol != "" && !slices.Contains(kinds, l.Protocol) {
+			kinds = append(kinds, l.Protocol)
+		}
+	}
+	for _, kind := range kinds {
+		if !slices.ContainsFunc(p.injections, func(in injection) bool { return in.lane.Protocol == kind && p.roundOf(&in) == i }) {
+			why = append(why, fmt.Sprintf("the proof at %s had no control lane of kind %s with a fault that it can see", units.At(units.Seconds(r.from)), kind))
+		}
+	}
+	return why
+}
+
+// failedIn reports whether a measured lane failed in a time.
+func (a *Analysis) failedIn(from, to time.Duration) bool {
+	return slices.ContainsFunc(a.Measured(), func(l *Lane) bool {
+		return slices.ContainsFunc(l.Outages, func(o *Outage) bool { return o.from <= to && o.after >= from })
+	})
+}
+
+// doubt is what is wrong with the proofs after the first. Its zero value is none.
+type doubt struct {
+	since    time.Duration // the end of the last good proof before
+	why      []string      // of the first proof that was not good, as sentences
+	detector bool          // the detector has failed; else the subject may have prevented the proof
+}
+
+// provedUntil is the end of the last proof up to which all are good.
+func (p *proof) provedUntil() (at time.Duration) {
+	for i, r := range p.rounds {
+		if i > 0 && (r.unmade != "" || len(r.missed) > 0) {
+			break
+		}
+		at = r.to
+	}
+	return at
+}
+
+// doubt returns what is wrong with the proofs after the first.
+func (p *proof) doubt() (d doubt) {
+	for i, r := range p.rounds {
+		if i == 0 || r.unmade == "" && len(r.missed) == 0 {
+			continue
+		}
+		if d.why == nil {
+			d.since, d.why = p.provedUntil(), slices.Clone(r.missed)
+			if r.unmade != "" {
+				d.why = []string{r.unmade}
+			}
+		}
+		d.detector = d.detector || len(r.missed) > 0 && !r.spoiled
+	}
+	return d
+}
+
+// texts are the reasons of a verdict.
+func (d doubt) texts() []string {
+	if d.why == nil {
+		return nil
+	}
+	head := fmt.Sprintf("the detector is proved until %s, and what was measured later is invalid: ", units.At(units.Seconds(d.since)))
+	return append([]string{head + d.why[0]}, d.why[1:]...)
 }
 
 // pair joins the begin and the end of each injected fault by its id.
@@ -107,7 +266,7 @@ func (p *proof) pair(a *Analysis) {
 				p.broken = append(p.broken, fmt.Sprintf("a fault was injected for lane %q, which does not exist", f.Lane))
 				continue
 			}
-			open[id] = injection{id: f.ID, fault: f.Fault, node: NodeOf(e), lane: a.Lanes[i], from: e.At}
+			open[id] = injection{id: f.ID, fault: f.Fault, node: NodeOf(e), lane: a.Lanes[i], from: e.At, target: f.Target}
 		case "end":
 			if in, begun := open[id]; begun {
 				in.to = e.At
@@ -119,7 +278,34 @@ func (p *proof) pair(a *Analysis) {
 	if len(open) > 0 {
 		p.broken = append(p.broken, units.Plural(len(open), "injected fault")+" never ended")
 	}
+	p.spread(a)
 	slices.SortStableFunc(p.injections, func(x, y injection) int { return cmp.Compare(x.from, y.from) })
+}
+
+// spread adds each fault on the path to an address for the other control lanes of a proof that go there and can see it.
+func (p *proof) spread(a *Analysis) {
+	for _, in := range slices.Clone(p.injections) {
+		i := p.roundOf(&in)
+		if in.target == "" || i < 0 {
+			continue
+		}
+		for _, l := range a.controls() {
+			same := l != in.lane && l.Role == "" && l.Address == in.lane.Address && l.Datagrams() == in.lane.Datagrams()
+			if same && l.Begin >= p.rounds[i].from && l.Begin <= p.rounds[i].to && record.Sees(l.Protocol, in.kind()) {
+				own := in
+				own.lane = l
+				p.injections = append(p.injections, own)
+			}
+		}
+	}
+}
+
+// kind is the fault in the words of proofs.
+func (i *injection) kind() record.ProofFault {
+	if i.node != "" && i.fault == string(record.ProofDrop) {
+		return record.ProofDropOnNode
+	}
+	return record.ProofFault(i.fault)
 }
 
 // seen returns an outage of the lane within the time of the fault, with its classes, whose bounds contain its duration. The slack of

@@ -63,6 +63,7 @@ var parts = []part{
 	{"docs/parameters.md", "parameters", parameterTables},
 	{"docs/adding-a-scenario.md", "capabilities", capabilityTable},
 	{"docs/adding-an-event.md", "kinds", kindTable},
+	{"docs/measuring.md", "proofs", proofTable},
 }
 
 // picturedReport is the report of the run that README.md shows.
