@@ -286,18 +286,28 @@ func (p *proof) pair(a *Analysis) {
 func (p *proof) spread(a *Analysis) {
 	for _, in := range slices.Clone(p.injections) {
 		i := p.roundOf(&in)
-		if in.target == "" || i < 0 {
+		if i < 0 {
 			continue
 		}
 		for _, l := range a.controls() {
-			same := l != in.lane && l.Role == "" && l.Address == in.lane.Address && l.Datagrams() == in.lane.Datagrams()
-			if same && l.Begin >= p.rounds[i].from && l.Begin <= p.rounds[i].to && record.Sees(l.Protocol, in.kind()) {
+			other := l != in.lane && l.Role == "" && in.sharedWith(l)
+			if other && l.Begin >= p.rounds[i].from && l.Begin <= p.rounds[i].to && record.Sees(l.Protocol, in.kind()) {
 				own := in
 				own.lane = l
 				p.injections = append(p.injections, own)
 			}
 		}
 	}
+}
+
+// mayMeet reports whether a fault on a single node is on the path of a lane over a node: a lane with one flow need not meet it, but can.
+func (i *injection) mayMeet(l *Lane, node string) bool {
+	return i.node != "" && i.node == node && i.sharedWith(l)
+}
+
+// sharedWith reports whether a fault is on the path to the address of another lane.
+func (i *injection) sharedWith(l *Lane) bool {
+	return i.target != "" && l.Address == i.lane.Address && l.Datagrams() == i.lane.Datagrams()
 }
 
 // kind is the fault in the words of proofs.
@@ -341,8 +351,11 @@ func (p *proof) falseAlarms(a *Analysis) []*Outage {
 			}
 		}
 		for _, o := range l.Outages {
-			explained := slices.ContainsFunc(own, func(in injection) bool {
+			during := func(in injection) bool {
 				return max(o.from, o.struck) >= in.from-l.Interval && o.to <= in.to+l.Interval
+			}
+			explained := slices.ContainsFunc(own, during) || slices.ContainsFunc(p.injections, func(in injection) bool {
+				return in.mayMeet(l, a.Nodes[o.node]) && during(in)
 			})
 			before := max(o.from, o.struck)+l.connect < until // one more round trip
 			if len(own) > 0 && !explained && before {

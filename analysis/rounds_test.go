@@ -145,6 +145,37 @@ func TestEachKindOfLaneIsProved(t *testing.T) {
 	}
 }
 
+// The one flow of a lane may go over the node of a fault, or over another: neither makes the run invalid. The same loss without a fault does.
+func TestAFlowMayMeetTheFaultOfItsNode(t *testing.T) {
+	for _, c := range []struct {
+		at    time.Duration // in the proof
+		alarm bool
+	}{{2600 * time.Millisecond, false}, {2800 * time.Millisecond, true}} {
+		p := newProving(nil, record.ProtocolSticky)
+		sticky := p.last + 3 // after those of new connections and new flows
+		from := recordtest.ProofAt + c.at
+		for _, node := range recordtest.NodeNames { // wherever it goes
+			p.Faults = append(p.Faults, recordtest.Fault{Lane: sticky, Node: node, From: from, To: from + 100*time.Millisecond, Class: record.ReplyTimeout})
+		}
+		p.proof(1, recordtest.ProofAt, nil)
+		var path string
+		for _, a := range p.Attempts {
+			if a.Lane == sticky && a.Class == record.OK {
+				path = a.Node
+			}
+		}
+		for i := range p.Events { // the fault is on that node
+			if e := &p.Events[i]; e.Kind == record.KindFault && e.Node != "" && strings.Contains(e.Object, "udp") {
+				e.Node = path
+			}
+		}
+		r := reportOf(t, p.Lab)
+		if alarm := strings.Contains(strings.Join(r.Reasons, "\n"), "a false alarm: control lane canary-udp-sticky"); alarm != c.alarm {
+			t.Errorf("a loss %s after the begin of the proof is a false alarm: %t, want %t: %q", c.at, alarm, c.alarm, r.Reasons)
+		}
+	}
+}
+
 // A kind of lane that a run measures and does not prove makes it invalid. A record of a program that did not prove each kind is as good as
 // it was.
 func TestAKindWithoutAControlLaneIsInvalid(t *testing.T) {
