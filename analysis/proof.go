@@ -17,8 +17,22 @@ type injection struct {
 	node      string // the only node with the fault; empty for all
 	target    string // where it is on the path to an address; empty where it is on a lane
 	lane      *Lane
-	from, to  time.Duration
-	found     *Outage
+	from, to  time.Duration // as they were recorded
+	// first and last bound the times at which an attempt may meet it.
+	first, last time.Duration
+	found       *Outage
+}
+
+// orderSlack bounds the time from the begin or the end of a lane until the run has recorded it.
+const orderSlack = 50 * time.Millisecond
+
+// bound sets the time at which attempts may meet the fault. A lane that begins and ends with its fault, as that of wrong answers, knows it
+// better than the run, which records when its orders were carried out.
+func (i *injection) bound() {
+	i.first, i.last = i.from, i.to
+	if l := i.lane; l.Begin > i.from-orderSlack && l.end < i.to+orderSlack {
+		i.first, i.last = min(i.from, l.Begin), max(i.to, l.end)
+	}
 }
 
 // classesOfFault are the classes of the attempts that meet a known fault, by its kind.
@@ -71,7 +85,6 @@ type round struct {
 // prove looks for every injected fault in the outages of its lane. The outages are computed without knowledge of the faults.
 func (a *Analysis) prove() proof {
 	var p proof
-	p.rounds = a.rounds()
 	p.pair(a)
 	for i := range p.injections {
 		in := &p.injections[i]
@@ -81,7 +94,7 @@ func (a *Analysis) prove() proof {
 	p.judgeRounds(a)
 	p.alarms = p.falseAlarms(a)
 	var smallest time.Duration
-	smallest, p.proved = p.smallest(a)
+	smallest, p.proved = p.smallest()
 	var slowest time.Duration
 	for _, l := range a.Measured() {
 		slowest = max(slowest, l.Interval)
@@ -92,7 +105,7 @@ func (a *Analysis) prove() proof {
 
 // smallest is the length of the shortest fault that was found. Where the record has a proof of each kind of lane, it is that of the kind
 // and the proof with the longest.
-func (p *proof) smallest(a *Analysis) (longest time.Duration, proved bool) {
+func (p *proof) smallest() (longest time.Duration, proved bool) {
 	type part struct {
 		kind  string
 		round int
@@ -244,12 +257,17 @@ func (d doubt) texts() []string {
 	if d.why == nil {
 		return nil
 	}
-	head := fmt.Sprintf("the detector is proved until %s, and what was measured later is invalid: ", units.At(units.Seconds(d.since)))
+	rest := "and the subject may be why it is not proved again"
+	if d.detector {
+		rest = "and what was measured later is invalid"
+	}
+	head := fmt.Sprintf("the detector is proved until %s, %s: ", units.At(units.Seconds(d.since)), rest)
 	return append([]string{head + d.why[0]}, d.why[1:]...)
 }
 
-// pair joins the begin and the end of each injected fault by its id.
+// pair finds the proofs, and joins the begin and the end of each injected fault by its id.
 func (p *proof) pair(a *Analysis) {
+	p.rounds = a.rounds()
 	open := map[string]injection{}
 	for _, e := range a.Events {
 		f, is := e.Body.(record.Fault)
@@ -270,6 +288,7 @@ func (p *proof) pair(a *Analysis) {
 		case "end":
 			if in, begun := open[id]; begun {
 				in.to = e.At
+				in.bound()
 				p.injections = append(p.injections, in)
 				delete(open, id)
 			}
@@ -294,6 +313,7 @@ func (p *proof) spread(a *Analysis) {
 			if other && l.Begin >= p.rounds[i].from && l.Begin <= p.rounds[i].to && record.Sees(l.Protocol, in.kind()) {
 				own := in
 				own.lane = l
+				own.bound()
 				p.injections = append(p.injections, own)
 			}
 		}
@@ -326,8 +346,8 @@ func (a *Analysis) seen(in *injection) *Outage {
 		if in.node != "" && a.Nodes[o.node] != in.node {
 			continue
 		}
-		inside := o.to >= in.from-gap && o.from <= in.to+gap
-		if inside && in.shows(o) && o.lower <= length+gap && o.upper+gap >= length {
+		inside := o.to >= in.first-gap && o.from <= in.last+gap
+		if inside && in.shows(o) && o.lower <= in.last-in.first+gap && o.upper+gap >= length {
 			return o
 		}
 	}
@@ -352,7 +372,7 @@ func (p *proof) falseAlarms(a *Analysis) []*Outage {
 		}
 		for _, o := range l.Outages {
 			during := func(in injection) bool {
-				return max(o.from, o.struck) >= in.from-l.Interval && o.to <= in.to+l.Interval
+				return max(o.from, o.struck) >= in.first-l.Interval && o.to <= in.last+l.Interval
 			}
 			explained := slices.ContainsFunc(own, during) || slices.ContainsFunc(p.injections, func(in injection) bool {
 				return in.mayMeet(l, a.Nodes[o.node]) && during(in)

@@ -259,3 +259,27 @@ func TestALaterProofThatFailsInvalidatesWhatFollows(t *testing.T) {
 		}
 	}
 }
+
+// The run records the begin and the end of a lane of wrong answers a few milliseconds late. At a high rate that is several intervals, and
+// makes the fault neither missed nor a false alarm. A lane that lasts longer than its fault has a false alarm.
+func TestALaneOfWrongAnswersKnowsItsTimes(t *testing.T) {
+	for _, c := range []struct {
+		longer time.Duration
+		found  bool
+	}{{0, true}, {60 * time.Millisecond, false}} {
+		p := newProving(nil, record.ProtocolNew)
+		from, to := recordtest.ProofAt+4500*time.Millisecond, recordtest.ProofAt+4600*time.Millisecond
+		p.proof(1, recordtest.ProofAt+200*time.Millisecond, nil)
+		p.Faults = append(p.Faults, recordtest.Fault{Lane: 60, From: 0, To: time.Hour, Class: record.Misrouted})
+		p.Late = func() time.Duration { return 0 }
+		p.Probe(recordtest.Lane{ID: 60, Name: "wrong", Target: recordtest.WebAddress, Rate: 1000, From: from, To: to + c.longer, Control: true})
+		for state, at := range map[string]time.Duration{"begin": from + 3*time.Millisecond, "end": to - 3*time.Millisecond} {
+			p.Event(at, record.KindFault, "", "wrong", "wrong "+state, "fault", "misroute", "id", "wrong", "lane", "wrong", "control", "true", "state", state)
+		}
+		r := reportOf(t, p.Lab)
+		i := slices.IndexFunc(r.DetectionFloor.Faults, func(f KnownFault) bool { return f.Lane == "wrong" })
+		if i < 0 || r.DetectionFloor.Faults[i].Found != c.found || (r.Verdict == Pass) != c.found {
+			t.Errorf("a lane that lasts %s longer: %s %q", c.longer, r.Verdict, r.Reasons)
+		}
+	}
+}

@@ -151,8 +151,8 @@ func (w *World) shortest() time.Duration {
 func (p Params) checkShortest(rate float64) error {
 	rate = max(rate, proofRate)
 	if d := shortestFault.Of(p); d > 0 && 2/rate > d.Seconds() {
-		return fmt.Errorf("%s is shorter than two intervals of %g attempts per second, and could fall between two attempts; give %g attempts per second (--rate), "+
-			"or a longer fault", p.given(shortestFault.Parameter), rate, 2/d.Seconds())
+		return fmt.Errorf("%s is shorter than two intervals of %g attempts per second, and could fall between two attempts; give %g attempts per second (--rate, of a soak "+
+			"--probe-every), or a longer fault", p.given(shortestFault.Parameter), rate, 2/d.Seconds())
 	}
 	return nil
 }
