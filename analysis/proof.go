@@ -338,11 +338,25 @@ func (i *injection) kind() record.ProofFault {
 	return record.ProofFault(i.fault)
 }
 
+// seenBy are the outages of a control lane. One that keeps connections opens its next one over another node, and may not return for a
+// while: its outages are those over all nodes, or those of two faults would be one.
+func (a *Analysis) seenBy(l *Lane) []*Outage {
+	if !l.Keeps() {
+		return l.Outages
+	}
+	joint := *l
+	joint.Records = slices.Clone(l.Records)
+	for i := range joint.Records {
+		joint.Records[i].Node, joint.Records[i].epoch = 0, -1
+	}
+	return outagesOf(&joint, record.Memberships{}, a.Nodes)
+}
+
 // seen returns an outage of the lane within the time of the fault, with its classes, whose bounds contain its duration. The slack of
 // one interval allows for the error of the fault's recorded times.
 func (a *Analysis) seen(in *injection) *Outage {
 	gap, length := in.lane.Interval, in.to-in.from
-	for _, o := range in.lane.Outages {
+	for _, o := range a.seenBy(in.lane) {
 		if in.node != "" && a.Nodes[o.node] != in.node {
 			continue
 		}
@@ -370,7 +384,7 @@ func (p *proof) falseAlarms(a *Analysis) []*Outage {
 				own = append(own, in)
 			}
 		}
-		for _, o := range l.Outages {
+		for _, o := range a.seenBy(l) {
 			during := func(in injection) bool {
 				return max(o.from, o.struck) >= in.first-l.Interval && o.to <= in.last+l.Interval
 			}

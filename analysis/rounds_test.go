@@ -260,6 +260,37 @@ func TestALaterProofThatFailsInvalidatesWhatFollows(t *testing.T) {
 	}
 }
 
+// After a reset a lane that keeps its connection stays on another node, and fails on the first one only in the next reset. That is two
+// outages, and no false alarm. A loss between them is one.
+func TestALaneThatKeepsItsConnectionSeesEachReset(t *testing.T) {
+	for _, alarm := range []bool{false, true} {
+		p := newProving(nil, record.ProtocolReuse)
+		reuse := p.last + 2
+		again := kindOfFault{record.ProofReset, 3700 * time.Millisecond, record.Reset, 0}
+		p.inject(again, "again", "canary-tcp-new-1", record.ProtocolNew, nil, recordtest.ProofAt+again.at)
+		for _, lane := range []uint16{reuse - 1, reuse} {
+			p.Faults = append(p.Faults, recordtest.Fault{Lane: lane, From: recordtest.ProofAt + again.at, To: recordtest.ProofAt + again.at + 100*time.Millisecond, Class: record.Reset})
+		}
+		if alarm {
+			p.Faults = append(p.Faults, recordtest.Fault{Lane: reuse, From: recordtest.ProofAt + 2500*time.Millisecond, To: recordtest.ProofAt + 2600*time.Millisecond, Class: record.Reset})
+		}
+		p.proof(1, recordtest.ProofAt, nil)
+		var kept *record.Attempt
+		for i := range p.Attempts {
+			if a := &p.Attempts[i]; a.Lane == reuse && a.Class == record.OK {
+				if kept == nil {
+					kept = a
+				}
+				a.Source, a.Backend, a.Node = kept.Source, kept.Backend, kept.Node
+			}
+		}
+		r := reportOf(t, p.Lab)
+		if told := strings.Contains(strings.Join(r.Reasons, "\n"), "a false alarm"); told != alarm || (r.Verdict == Pass) == alarm {
+			t.Errorf("with a loss that nobody injected %t: %s %q", alarm, r.Verdict, r.Reasons)
+		}
+	}
+}
+
 // The run records the begin and the end of a lane of wrong answers a few milliseconds late. At a high rate that is several intervals, and
 // makes the fault neither missed nor a false alarm. A lane that lasts longer than its fault has a false alarm.
 func TestALaneOfWrongAnswersKnowsItsTimes(t *testing.T) {

@@ -123,6 +123,9 @@ func (l *DeclaredLane) Frontend() Frontend {
 // Datagrams reports whether the lane uses UDP, which has no handshake.
 func (l *DeclaredLane) Datagrams() bool { return strings.HasPrefix(l.Protocol, "udp") }
 
+// Keeps reports whether connections of the lane outlive attempts.
+func (l *DeclaredLane) Keeps() bool { return l.Protocol == ProtocolLong || l.Protocol == ProtocolReuse }
+
 // Opens reports whether each attempt of the lane is a connection of its own.
 func (l *DeclaredLane) Opens() bool { return l.Protocol == ProtocolNew || l.Protocol == ProtocolDial }
 
