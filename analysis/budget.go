@@ -177,11 +177,15 @@ func (a *Analysis) eachLost(l *Lane, visit func(*Outage, *Sample)) {
 	}
 }
 
-// ledger sums up all lost attempts.
-func (a *Analysis) ledger() *ledger {
+// ledger sums up the lost attempts that were scheduled before an instant.
+func (a *Analysis) ledger(until time.Duration) *ledger {
 	g := newLedger(a.Run.Budget)
 	for _, l := range a.Measured() {
-		a.eachLost(l, func(o *Outage, r *Sample) { g.add(a.ruleOf(o, r), o, r) })
+		a.eachLost(l, func(o *Outage, r *Sample) {
+			if r.Intended < until {
+				g.add(a.ruleOf(o, r), o, r)
+			}
+		})
 	}
 	return g
 }

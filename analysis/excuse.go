@@ -114,7 +114,7 @@ func (p pods) otherReady(name, node, service string, at time.Duration) bool {
 
 // concerns reports whether the excuse is about attempts of the lane.
 func (x *excuse) concerns(a *Analysis, l *Lane) bool {
-	open := l.Protocol == record.ProtocolLong || l.Protocol == record.ProtocolReuse
+	open := l.Keeps()
 	service := a.serviceOf(l)
 	return (open || !x.Open) && (x.Lane == 0 || x.Lane == l.ID) && (service == "" || x.Service == "" || sameService(x.Service, service))
 }

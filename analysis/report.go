@@ -98,6 +98,10 @@ type DetectionFloor struct {
 	Injected []float64    `json:"injected"`         // durations in ms of the faults injected to prove the detector, in order of time
 	Found    []float64    `json:"found"`            // those of them that were found
 	Faults   []KnownFault `json:"faults"`           // the same one by one, in order of time
+	// Proofs is how many times the detector was to be proved, and ProvedUntil the end of the last proof up to which all were good. They are
+	// in reports of runs with several proofs.
+	Proofs      int      `json:"proofs,omitempty"`
+	ProvedUntil *float64 `json:"provedUntil,omitempty"`
 }
 
 // KnownFault is a fault that was injected to prove the detector.
@@ -371,6 +375,10 @@ func (p *proof) report() DetectionFloor {
 	if p.proved {
 		ms := units.Millis(p.floor)
 		d.Ms = &ms
+	}
+	if len(p.rounds) > 1 {
+		at := units.Seconds(p.provedUntil())
+		d.Proofs, d.ProvedUntil = len(p.rounds), &at
 	}
 	return d
 }

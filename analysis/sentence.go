@@ -255,9 +255,14 @@ func (r *Report) FloorText() string {
 	return units.MsText(*r.DetectionFloor.Ms)
 }
 
-// ProofText tells how many of the injected faults were found.
+// ProofText tells how many of the injected faults were found, and until when several proofs were good.
 func (r *Report) ProofText() string {
-	return fmt.Sprintf("%d of %d injected faults detected", len(r.DetectionFloor.Found), len(r.DetectionFloor.Injected))
+	d := r.DetectionFloor
+	text := fmt.Sprintf("%d of %d injected faults detected", len(d.Found), len(d.Injected))
+	if d.ProvedUntil != nil {
+		text += fmt.Sprintf(" in %s, proved until %s", units.Plural(d.Proofs, "proof"), units.At(*d.ProvedUntil))
+	}
+	return text
 }
 
 func (r *Report) UnexplainedText() string {

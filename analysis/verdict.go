@@ -27,7 +27,7 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	faulty := len(start.lost.exceeded()) > 0
 	if faulty { // of other Services, too
 		p.alarms = a.unexplained(p.alarms)
-		p.missed = p.notFound(a.metOwnOutage)
+		p.missed = p.notFound(func(in *injection) bool { return p.later(in) || a.metOwnOutage(in) })
 	}
 	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badFleet, a.noBaseline, a.badBudget,
 		func() []string { return a.badProof(p) }, func() []string { return r.Recovery.bad() }} {
@@ -39,23 +39,37 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 	if len(why) > 0 {
 		return Invalid, append(why, a.gaps()...)
 	}
-	lost := a.ledger()
-	fails := lost.exceeded()
-	for _, l := range r.Lanes {
-		fails = append(fails, a.tooSlowFor(l)...)
-	}
-	tooSlow, unmeasured := a.tooSlowByRule(r.Lanes)
-	fails = append(fails, tooSlow...)
-	for _, n := range r.Recovery.Failed() {
-		fails = append(fails, n.Text)
-	}
+	doubt := p.doubt()
+	lost, fails, unmeasured := a.losses(r, doubt)
 	verdict := Pass
 	if len(fails) > 0 {
 		verdict = Fail
-	} else if why := slices.Concat(unmeasured, a.vacuous(), a.unrecorded(), a.guarded()); len(why) > 0 {
+	} else if why := slices.Concat(doubt.texts(), unmeasured, a.vacuous(), a.unrecorded(), a.guarded()); len(why) > 0 {
 		return Invalid, append(why, a.gaps()...)
 	}
-	return verdict, slices.Concat([]string{r.Sentence()}, fails, r.ExcuseTexts(), lost.covered(), start.own, skipped, a.gaps(), a.guarded())
+	return verdict, slices.Concat([]string{r.Sentence()}, fails, doubt.texts(), r.ExcuseTexts(), lost.covered(), start.own, skipped, a.gaps(), a.guarded())
+}
+
+// losses are the limits that the run exceeds, and those that too few attempts measured, as sentences. Where the detector has failed, only
+// losses before count; a proxy that does not follow changes is known without it.
+func (a *Analysis) losses(r *Report, d doubt) (lost *ledger, fails, unmeasured []string) {
+	if d.detector {
+		lost = a.ledger(d.since)
+		fails = lost.exceeded()
+	} else {
+		lost = a.ledger(a.End)
+		fails = lost.exceeded()
+		for _, l := range r.Lanes {
+			fails = append(fails, a.tooSlowFor(l)...)
+		}
+		var tooSlow []string
+		tooSlow, unmeasured = a.tooSlowByRule(r.Lanes)
+		fails = append(fails, tooSlow...)
+	}
+	for _, n := range r.Recovery.Failed() {
+		fails = append(fails, n.Text)
+	}
+	return lost, fails, unmeasured
 }
 
 // skipped tells which lanes could not be measured, and why. A run that measured none of them is skipped.
@@ -268,7 +282,7 @@ func (a *Analysis) noBaseline() []string {
 
 // badProof tells what is wrong with the proof of the detector.
 func (a *Analysis) badProof(p proof) []string {
-	why := append(slices.Clone(p.broken), p.missed...)
+	why := slices.Concat(p.broken, p.missed, p.unproved)
 	if len(p.injections) == 0 {
 		why = append(why, "the detector was not proved: no known fault was injected for a control lane")
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,5 +178,23 @@ func TestLocalLimits(t *testing.T) {
 	l, err := LocalLimits()
 	if err != nil || l.Descriptors < 3 {
 		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// Each protocol is a kind of lane with a proof: it meets at least one of the known faults.
+func TestEachProtocolIsAKindOfLane(t *testing.T) {
+	kinds := record.LaneKinds()
+	for _, protocol := range Protocols() {
+		i := slices.IndexFunc(kinds, func(k record.LaneKind) bool { return k.Protocol == protocol })
+		if i < 0 {
+			t.Errorf("%s is no kind of lane in package record", protocol)
+			continue
+		}
+		if !slices.ContainsFunc(record.ProofFaults(), func(f record.ProofFault) bool { return kinds[i].Blind(f) == "" }) {
+			t.Errorf("%s meets no known fault", protocol)
+		}
+	}
+	if len(kinds) != len(Protocols()) {
+		t.Errorf("%d kinds of lanes, and %d protocols", len(kinds), len(Protocols()))
 	}
 }

@@ -175,6 +175,17 @@ type Fault struct {
 	Until   *time.Duration `attr:"untilNs,omitempty"` // at its end: the latest
 }
 
+// Proof begins and ends a proof of the detector: faults with Control between the two. Text gives the reason for one that could not be
+// made. Older records have none, and one proof before the scenario.
+type Proof struct {
+	State  string   `attr:"state"`           // begin, end or unmade
+	Number int      `attr:"number,required"` // 1 before the scenario
+	Kinds  []string `attr:"kinds"`           // protocols of the measured lanes, each of which has a control lane
+}
+
+// ProofUnmade is the state of a proof that could not be made.
+const ProofUnmade = "unmade"
+
 // Log is a line of a program's log, or a remark of hitless.
 type Log struct {
 	Program string         `attr:"program,omitempty"`
@@ -337,12 +348,13 @@ const (
 	KindAPI           Kind = "api"
 	KindCheck         Kind = "check"
 	KindCost          Kind = "cost"
+	KindProof         Kind = "proof"
 )
 
 // bodies has the zero body of each kind. An event of another kind is damage to the record.
 var bodies = []Body{Lane{}, Phase{}, Step{}, Rollout{}, Pod{}, Endpoint{}, Service{}, Proxy{}, Node{}, Interference{}, HealthCheck{},
 	Membership{}, Flows{}, KernelChange{}, KernelTable{}, Choice{}, Fault{}, Log{}, ClockBound{}, MissingRecord{}, Skipped{}, Guard{}, Recovery{},
-	Excuse{}, LaneEnd{}, API{}, Check{}, Cost{}}
+	Excuse{}, LaneEnd{}, API{}, Check{}, Cost{}, Proof{}}
 
 // Kinds returns all kinds, in a fixed order.
 func Kinds() []Kind {
@@ -382,3 +394,4 @@ func (LaneEnd) Kind() Kind       { return KindLaneEnd }
 func (API) Kind() Kind           { return KindAPI }
 func (Check) Kind() Kind         { return KindCheck }
 func (Cost) Kind() Kind          { return KindCost }
+func (Proof) Kind() Kind         { return KindProof }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,6 +18,69 @@ const (
 	ProtocolSticky = "udp-sticky"  // all datagrams come from one socket
 	ProtocolFresh  = "udp-fresh"   // each datagram comes from a new socket
 )
+
+// ProofFault is a known fault by which a proof tests the detector.
+type ProofFault string
+
+// The faults of a proof. All but ProofDropOnNode are words of Fault.Fault, and on every node.
+const (
+	ProofDrop       ProofFault = "drop" // over TCP the SYN of new connections, over UDP each datagram
+	ProofRefuse     ProofFault = "refuse"
+	ProofReset      ProofFault = "reset"
+	ProofMisroute   ProofFault = "misroute"
+	ProofDropOnNode ProofFault = "drop on one node"
+)
+
+// ProofFaults lists the faults of a proof.
+func ProofFaults() []ProofFault {
+	return []ProofFault{ProofDrop, ProofDropOnNode, ProofRefuse, ProofReset, ProofMisroute}
+}
+
+// LaneKind is a kind of lane, with the faults of a proof that its attempts cannot meet.
+type LaneKind struct {
+	Protocol string
+	blind    []blindness
+}
+
+// blindness is why attempts of a kind of lane meet none of some faults.
+type blindness struct {
+	reason string
+	to     []ProofFault
+}
+
+const (
+	opensNone  = "its connections are open, and the fault meets only new ones"
+	noDatagram = "a datagram has no connection that could be reset"
+)
+
+// laneKinds are all kinds of lanes.
+var laneKinds = []LaneKind{
+	{Protocol: ProtocolNew},
+	{ProtocolDial, []blindness{{"it sends nothing that could be answered by a reset", []ProofFault{ProofReset}}, {"it reads no answer", []ProofFault{ProofMisroute}}}},
+	{ProtocolLong, []blindness{{opensNone, []ProofFault{ProofDrop, ProofDropOnNode, ProofRefuse}}}},
+	{ProtocolReuse, []blindness{{opensNone, []ProofFault{ProofDrop, ProofDropOnNode, ProofRefuse}}}},
+	{ProtocolFresh, []blindness{{noDatagram, []ProofFault{ProofReset}}}},
+	{ProtocolSticky, []blindness{{noDatagram, []ProofFault{ProofReset}}, {"its only flow goes over one node, which may be another", []ProofFault{ProofDropOnNode}}}},
+}
+
+// LaneKinds lists all kinds of lanes.
+func LaneKinds() []LaneKind { return slices.Clone(laneKinds) }
+
+// Blind is why attempts of this kind cannot meet a fault; empty if they do.
+func (k LaneKind) Blind(to ProofFault) (reason string) {
+	for _, b := range k.blind {
+		if slices.Contains(b.to, to) {
+			return b.reason
+		}
+	}
+	return ""
+}
+
+// Sees reports whether attempts of lanes with the protocol meet a fault of a proof. Those of unknown protocols meet all.
+func Sees(protocol string, fault ProofFault) bool {
+	i := slices.IndexFunc(laneKinds, func(k LaneKind) bool { return k.Protocol == protocol })
+	return i < 0 || laneKinds[i].Blind(fault) == ""
+}
 
 // DeclaredLane is a lane as its declaration describes it.
 type DeclaredLane struct {
@@ -58,6 +122,9 @@ func (l *DeclaredLane) Frontend() Frontend {
 
 // Datagrams reports whether the lane uses UDP, which has no handshake.
 func (l *DeclaredLane) Datagrams() bool { return strings.HasPrefix(l.Protocol, "udp") }
+
+// Keeps reports whether connections of the lane outlive attempts.
+func (l *DeclaredLane) Keeps() bool { return l.Protocol == ProtocolLong || l.Protocol == ProtocolReuse }
 
 // Opens reports whether each attempt of the lane is a connection of its own.
 func (l *DeclaredLane) Opens() bool { return l.Protocol == ProtocolNew || l.Protocol == ProtocolDial }

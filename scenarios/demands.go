@@ -28,8 +28,11 @@ func (s Scenario) demands(p Params) record.Phase {
 }
 
 // CheckRate returns an error when a run cannot pass because it measures too little: fewer attempts than demands asks for in the baseline, or
-// a path without an attempt during the loss that a faulty proxy causes. rate is that of each lane, in attempts per second.
+// a path without an attempt during the loss that a faulty proxy causes, or a proof with a fault that its rate is too low for. rate is that of each lane, in attempts per second.
 func (s Scenario) CheckRate(p Params, rate float64, nodes int) error {
+	if err := p.checkShortest(rate); err != nil {
+		return err
+	}
 	if s.Lanes != nil { // they have rates of their own
 		return nil
 	}

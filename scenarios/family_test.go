@@ -41,8 +41,8 @@ func TestEachFamilyIsMeasured(t *testing.T) {
 		if !slices.Equal(lanes, want.lanes) {
 			t.Errorf("%s has the lanes %q, want %q", family, lanes, want.lanes)
 		}
-		single := len(worldOf("ipv4", record.ProtocolNew).proofs())
-		if got := len(w.proofs()); got != single*len(want.lanes) {
+		single := len(worldOf("ipv4", record.ProtocolNew).proofs(1))
+		if got := len(w.proofs(1)); got != single*len(want.lanes) {
 			t.Errorf("%s has %d proofs, want %d for each family", family, got, single)
 		}
 		if got := w.run.main.service(w).Spec.IPFamilies; !slices.Equal(got, want.families) {

@@ -52,7 +52,7 @@ func Common() []Parameter {
 	return []Parameter{TrafficPolicy.Parameter, Replicas.Parameter, AntiAffinity.Parameter, shutdownDelay.Parameter, GracePeriod.Parameter, PreStop.Parameter,
 		readinessPeriod.Parameter, AddressFamily.Parameter, TerminatingFallback.Parameter,
 		BalancerKind.Parameter, CheckTarget.Parameter, CheckInterval.Parameter, CheckFall.Parameter, CheckRise.Parameter, Flows.Parameter, AsCloud.Parameter,
-		baseline.Parameter, settle.Parameter, RecoverWithin.Parameter, Others.Parameter}
+		shortestFault.Parameter, baseline.Parameter, settle.Parameter, RecoverWithin.Parameter, Others.Parameter}
 }
 
 // The parameters of the lanes, in scenarios that let users name them.

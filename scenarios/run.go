@@ -59,8 +59,8 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 		return fmt.Errorf("proving the detector: %w", err)
 	}
 	if setup.BriefCanary {
-		if err := w.Cluster.Delete(ctx, w.run.canary.service(w)); err != nil {
-			return fmt.Errorf("taking the Service %s away: %w", w.run.canary.name, err)
+		if err := w.deleteCanary(ctx); err != nil {
+			return err
 		}
 	}
 	if err := w.Clock.Sleep(ctx, begin+baseline.Of(w.Params)-w.Clock.Now()); err != nil {
@@ -139,6 +139,9 @@ func (w *World) startLanes(ctx context.Context, s Scenario) error {
 	var specs []LaneSpec
 	if s.Lanes != nil {
 		specs = s.Lanes(w)
+	}
+	for _, spec := range specs {
+		w.run.ownKinds = append(w.run.ownKinds, spec.Protocol)
 	}
 	w.run.lanes = map[string]func() error{}
 	for _, spec := range slices.Concat(specs, w.parameterLanes(), w.unservedLanes()) {

@@ -16,6 +16,7 @@ var (
 	soakSignal   = newWord("signal", "TERM", "signal that ends the proxy at a restart: TERM or KILL", "TERM", "KILL")
 	blipFor      = newDuration("away", "30s", "time without the API server at a blip", time.Second, 24*time.Hour)
 	burstAt      = newParameter("burstAt", "any", "time from a full minute of the run to a burst, as for jobs of cron; any: at any time", burstTime)
+	proofEvery   = newDuration("proofEvery", "6h", "time between two proofs of the detector during the churn; 0s: only the one before it", 0, 31*24*time.Hour)
 	drainedPorts = newNumber("drainedPorts", "0", "ports of another Service whose one pod drains all the time, with connections open to each; 0 for none", 0, 1000)
 	// RecordMode says whether the record of a run is thinned, see record.Thinner. Without it all is recorded.
 	RecordMode = newWord("record", record.RecordThinned, "attempts in the record: all, or thinned (single attempts near failures and events, elsewhere counts and histograms)",
@@ -56,6 +57,7 @@ func soak() Scenario {
 			burstFor.Parameter,
 			burstAt.Parameter,
 			drainedPorts.Parameter,
+			proofEvery.Parameter,
 			// With fewer pods than nodes a rollout finds a node for the next pod.
 			Replicas.withDefault("2"),
 			// Frequent checks cost most of the run time of days of virtual time. These are still short enough within a
@@ -140,6 +142,7 @@ func (w *World) runChurn(ctx context.Context, length time.Duration, planned []di
 type progress struct {
 	begin, length time.Duration
 	told          int // checkpoints
+	proved        int // proofs of the detector
 	done, due     int // disturbances
 }
 
@@ -161,8 +164,8 @@ const checkpointEvery = time.Hour
 // failureCheckInterval bounds the time from the first failed attempt to the end of the soak.
 const failureCheckInterval = time.Minute
 
-// sleepUntil sleeps until a time of the churn or the failure that ends the soak, and records a checkpoint after each
-// hour.
+// sleepUntil sleeps until a time of the churn or the failure that ends the soak. It records a checkpoint after each hour, and proves
+// the detector again after each proofEvery.
 func (w *World) sleepUntil(ctx context.Context, p *progress, until time.Duration) error {
 	for !w.endedByFailure() {
 		now := w.Clock.Now() - p.begin
@@ -170,6 +173,13 @@ func (w *World) sleepUntil(ctx context.Context, p *progress, until time.Duration
 			p.told++
 			w.recordProgress(fmt.Sprintf("%s %s of %s: %s, %d attempts failed", Checkpoint, hour, p.length, p.text(), w.Prober.Failures()))
 			if err := w.checkRecovery(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if every := proofEvery.Of(w.Params); every > 0 && time.Duration(p.proved+1)*every <= min(now, until) {
+			p.proved++
+			if err := w.proveAgain(ctx); err != nil {
 				return err
 			}
 			continue

@@ -111,7 +111,7 @@ func TestLanesHaveCloseAndPolicyParameters(t *testing.T) {
 	if lane.Close != "rst" || lane.Policy != "reuse:10s" {
 		t.Errorf("close=rst reuse=10s makes the lane %+v", lane)
 	}
-	if canary := w.controlLane(record.IPv4, canaryLane, record.ProtocolNew, w.run.main); canary.Policy != "" || canary.Close != "rst" {
+	if canary := w.controlLane(record.IPv4, canaryName, record.ProtocolNew, w.run.main); canary.Policy != "" || canary.Close != "rst" {
 		t.Errorf("the canary has policy %q and close %s, want fresh five-tuples and the close of the lane", canary.Policy, canary.Close)
 	}
 	if _, lane, _ = shaped(t, nil); lane.Close != "fin" || lane.Policy != "" {

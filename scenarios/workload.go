@@ -157,11 +157,16 @@ func (k *workload) antiAffinity(p Params) *corev1.Affinity {
 		}}}}
 }
 
-// deploy creates the workload and waits until it serves: pods ready, an address known, membership right, answers.
+// deploy creates the workload and waits until it serves.
 func (k *workload) deploy(ctx context.Context, w *World) error {
 	if err := w.Cluster.Create(ctx, k.deployment(w)); err != nil {
 		return fmt.Errorf("creating the Deployment %s: %w", k.name, err)
 	}
+	return k.publish(ctx, w)
+}
+
+// publish creates the workload's Service and waits until it serves: pods ready, an address known, membership right, answers.
+func (k *workload) publish(ctx context.Context, w *World) error {
 	if err := w.Cluster.Create(ctx, k.service(w)); err != nil {
 		return fmt.Errorf("creating the Service %s: %w", k.name, err)
 	}

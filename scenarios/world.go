@@ -42,6 +42,8 @@ type runState struct {
 	lanes        map[string]func() error // how to stop the measured lanes that run
 	given        []timeline.Step         // objects that exist before any traffic
 	datagrams    bool                    // a lane of the scenario's own speaks UDP
+	ownKinds     []string                // the protocols of the scenario's own lanes
+	proofs       int                     // of the detector so far
 	began        time.Duration           // when the scenario began to disturb
 	tolerant     bool                    // the scenario continues when an awaited condition does not come about
 	unwritten    bool                    // the run writes no timeline

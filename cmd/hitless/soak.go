@@ -36,7 +36,8 @@ func soakCommand() *cobra.Command {
 Rollouts, restarts of proxies, scaling and, with --set, flaps, lost nodes, API blips and bursts of other Services' endpoints happen at
 random times of the seed's choice, while probes open a connection every --probe-every. A soak ends at its first failed attempt (the
 proxies are restarted then, to see whether that cures it), or goes on with --keep-going. A seed that fails does so again: the command
-that repeats it is printed.`,
+that repeats it is printed. The detector is proved before the churn and again every six hours of it (--set proofEvery); a soak whose later
+proof fails is invalid from the last good one on.`,
 		Example: `  hitless soak --for 24h --controlplane replay
   hitless soak --for 24h --seeds 1..8 --controlplane replay --subject kube-proxy@v1.12.2/ipvs`,
 		Args: cobra.NoArgs,

@@ -78,6 +78,7 @@ var tables = []part{
 	{"docs/parameters.md", "parameters", parameterTables},
 	{"docs/adding-a-scenario.md", "capabilities", capabilityTable},
 	{"docs/adding-an-event.md", "kinds", kindTable},
+	{"docs/measuring.md", "proofs", proofTable},
 }
 
 // picturedReport is the report of the run that README.md shows.

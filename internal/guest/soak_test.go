@@ -5,6 +5,7 @@ package guest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/record"
 )
 
 // runSoak soaks two nodes for an hour, with what the set asks for and no other churn.
@@ -110,5 +114,58 @@ func TestALossStaysSeenWhenTheCureFails(t *testing.T) {
 	}
 	if got := s.steps("restart the proxy of node-2"); !slices.Equal(got, []string{"begin", "end"}) {
 		t.Errorf("the next one is told as %v", got)
+	}
+}
+
+// proofsOf are the proofs of a run, each with its states.
+func (s *stage) proofsOf() (proofs []string) {
+	for _, e := range s.events {
+		if p, is := e.Body.(record.Proof); is {
+			proofs = append(proofs, fmt.Sprintf("%d %s", p.Number, p.State))
+		}
+	}
+	return proofs
+}
+
+// A soak proves its detector again, on a canary Service that exists for the proof only.
+func TestASoakProvesItsDetectorAgain(t *testing.T) {
+	for every, want := range map[string][]string{
+		"0s":  {"1 begin", "1 end"},
+		"2h":  {"1 begin", "1 end"},
+		"20m": {"1 begin", "1 end", "2 begin", "2 end", "3 begin", "3 end", "4 begin", "4 end"},
+	} {
+		s, _, err := runSoak(t, map[string]string{"flapsPerHour": "2", "proofEvery": every}, false)
+		if err != nil || !slices.Equal(s.proofsOf(), want) {
+			t.Errorf("proofEvery=%s: %v; the proofs are %q, want %q", every, err, s.proofsOf(), want)
+		}
+		var canaries []string
+		for _, l := range s.lanes {
+			if strings.HasPrefix(l.Name, "canary") && !strings.Contains(l.Name, "misrouted") {
+				canaries = append(canaries, l.Name)
+			}
+		}
+		if all := []string{"canary", "canary-2", "canary-3", "canary-4"}; !slices.Equal(canaries, all[:len(want)/2]) {
+			t.Errorf("proofEvery=%s: the control lanes are %q", every, canaries)
+		}
+		if _, err := s.client.CoreV1().Services("default").Get(t.Context(), "canary", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("proofEvery=%s: the canary's Service is there after the soak: %v", every, err)
+		}
+	}
+}
+
+// A proof that the subject prevents is no error of the run: the record tells it, and the churn goes on.
+func TestASoakGoesOnWithoutAProofThatTheSubjectPrevents(t *testing.T) {
+	s, _ := newPoweredStage(t, "soak", map[string]string{"for": "2h", "rolloutsPerHour": "0", "restartsPerHour": "0", "scalesPerHour": "0", "flapsPerHour": "2", "trafficPolicy": "Cluster",
+		"keepGoing": "on", "proofEvery": "90m"}, false)
+	s.world.Random = rand.New(rand.NewPCG(1, 1))
+	s.over = func(string, bool) bool { return true } // no node follows the removal of an endpoint
+	if err := s.play(t, "soak"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.proofsOf(), []string{"1 begin", "1 end", "2 unmade"}; !slices.Equal(got, want) {
+		t.Errorf("the proofs are %q, want %q", got, want)
+	}
+	if got := s.steps("4 of 4 planned disturbances had their effect"); !slices.Equal(got, []string{"begin", "end"}) {
+		t.Errorf("the churn did not go on: %v", s.steps(""))
 	}
 }

@@ -252,6 +252,8 @@ func (s *stage) Failures() int {
 }
 
 func (s *stage) StartLane(_ context.Context, l scenarios.LaneSpec) (func() error, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.lanes = append(s.lanes, l)
 	return func() error { return nil }, nil
 }

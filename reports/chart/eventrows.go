@@ -39,7 +39,8 @@ var namedRows = []eventRow{
 }
 
 // kindsWithoutRow are drawn elsewhere on the page, or describe the measurement.
-var kindsWithoutRow = []record.Kind{record.KindLane, record.KindLaneEnd, record.KindPhase, record.KindFlows, record.KindChoice, record.KindClockBound, record.KindSkipped, record.KindCheck, record.KindCost}
+var kindsWithoutRow = []record.Kind{record.KindLane, record.KindLaneEnd, record.KindPhase, record.KindFlows, record.KindChoice, record.KindClockBound, record.KindSkipped, record.KindCheck, record.KindCost,
+	record.KindProof}
 
 // eventRows returns the named rows, and after them a row for each other kind, with the name of the kind.
 func eventRows(named []eventRow) []eventRow {

@@ -48,7 +48,9 @@ var _ = BeforeSuite(func() {
 	begin := func(name, subject string, set map[string]string) { seeded(1, name, subject, set) }
 	// The half has as many disturbances as the hour.
 	half := map[string]string{"for": "30m", "rolloutsPerHour": "20", "restartsPerHour": "2", "scalesPerHour": "2"}
-	begin("half an hour", "bundled", half)
+	proved := map[string]string{"proofEvery": "10m"}
+	maps.Copy(proved, half)
+	begin("half an hour", "bundled", proved)
 	if suites.RunsUnlabeled() {
 		begin("half an hour with bug", withBug, half)
 	}
@@ -79,6 +81,23 @@ func expectLossless(name string, seconds int, done string) {
 var _ = Describe("half an hour of rollouts, restarts and scaling behind externalTrafficPolicy: Local", func() {
 	It("drops no connection with the bundled proxier", suites.Smoke, func() {
 		expectLossless("half an hour", 1800, "12 of 12 planned disturbances had their effect")
+	})
+
+	It("proves its detector before and three times during the churn", suites.Smoke, func() {
+		floor := runs.Report("half an hour").DetectionFloor
+		Expect(floor.Proofs).To(Equal(4))
+		Expect(*floor.ProvedUntil).To(BeNumerically(">", 1800))
+		Expect(floor.Found).To(Equal(floor.Injected))
+	})
+
+	It("is invalid from the second proof on if the third had found no fault", func() {
+		_, history, err := runs["half an hour"].Wait()
+		Expect(err).NotTo(HaveOccurred())
+		r, err := suites.Blinded(history, GinkgoT().TempDir(), func(l record.Lane, _ record.Attempt) bool { return l.Name == "canary-3" })
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Verdict).To(Equal(analysis.Invalid))
+		Expect(*r.DetectionFloor.ProvedUntil).To(And(BeNumerically(">", 600), BeNumerically("<", 1200)))
+		Expect(r.Reasons[0]).To(HavePrefix("the detector is proved until +"))
 	})
 
 	It("drops connections with kube-proxy v1.25.3 to a node whose only pod is terminating, until the load balancer removes the node (kubernetes#85643)", func() {
