@@ -144,12 +144,9 @@ upstream-e2e: packages build ## run Kubernetes' own e2e specs against a lab (20 
 bench-proxier: packages build ## measure the bundled proxier and kube-proxy from API to kernel for docs/results/proxier-cost.md (an hour and a half); SERVICES=100,1000 REPEAT=3
 	@hack/bench-proxier.sh
 
-nightly: explore netns packages build cross release-check ## everything that is too slow for CI: property tests, namespaces, other platforms, all specs
-	$(TEST) -timeout 180m -tags lab ./suites/*/ -ginkgo.timeout 3h -results $(CURDIR)/docs/results/suites
-	$(GO) run ./hack/docs
-	$(TEST) -timeout 60m -tags lab,nightly -run NightlyLive ./internal/run
-	$(TEST) -timeout 60m -tags lab,nightly -run Nightly ./suites/conformance
-	FOCUS='\[sig-network\] Services.*\[Conformance\]' hack/upstream-e2e.sh
+nightly: packages build ## everything that is too slow for CI: property tests, namespaces, other platforms, all specs (a night); continues; SHARD=1/4 makes a part, PLAN=1 lists it
+	@hack/packages.sh tests
+	@hack/nightly.sh
 
 nightly-soak: packages build ## soak the bundled proxier for a day on two seeds (half an hour)
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak

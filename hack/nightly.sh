@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Runs everything that is too slow for CI, job by job. A job that fails does not stop the others; the exit code is 1 then. Each job has a log in
+# out/nightly. Jobs that passed with the same program are not run again, unless FORCE=1.
+#   SHARD    I/N: only each N-th job, from the I-th on; the jobs of all shards are all jobs
+#   SUBSET   names of jobs, separated by commas
+#   PLAN=1   lists the jobs of the shard, and ends
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=hack/rows.sh
+. hack/rows.sh
+test=("${GO:-go}" test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w)
+# The longest jobs first, so that shards end at about the same time.
+jobs=(suite-museum release-check suite-subjects suite-conformance cross netns)
+for suite in suites/*/*_test.go; do
+  job=suite-$(basename "$(dirname "$suite")")
+  [[ " ${jobs[*]} " == *" $job "* ]] || jobs+=("$job")
+done
+jobs+=(live conformance upstream explore)
+check_subset job "${jobs[@]}"
+
+# job runs one job by its name.
+job() {
+  case $1 in
+    suite-*) "${test[@]}" -timeout 180m -tags lab "./suites/${1#suite-}" -ginkgo.timeout 3h -results "$PWD/docs/results/suites" ;;
+    live) "${test[@]}" -timeout 60m -tags lab,nightly -run NightlyLive ./internal/run ;;
+    conformance) "${test[@]}" -timeout 60m -tags lab,nightly -run Nightly ./suites/conformance ;;
+    upstream) FOCUS='\[sig-network\] Services.*\[Conformance\]' OUT=out/nightly/upstream-e2e hack/upstream-e2e.sh ;;
+    *) make "$1" ;;
+  esac
+}
+
+part=${SHARD:-1/1}
+[[ $part =~ ^([1-9][0-9]?)/([1-9][0-9]?)$ ]] && ((BASH_REMATCH[1] <= BASH_REMATCH[2])) || { echo "SHARD=$part: give I/N with I from 1 to N, such as 1/4" >&2; exit 2; }
+first=${BASH_REMATCH[1]} step=${BASH_REMATCH[2]}
+program=$(sha256sum bin/hitless | cut -c1-12)
+todo=()
+for i in "${!jobs[@]}"; do
+  if ((i % step == first - 1)) && wanted "${jobs[$i]}" "out/nightly/${jobs[$i]}.$program"; then todo+=("${jobs[$i]}"); fi
+done
+if [ -n "${PLAN:-}" ]; then printf '%s\n' "${todo[@]}"; exit; fi
+
+mkdir -p out/nightly
+failed=() begun=$(date +%s)
+for i in "${!todo[@]}"; do
+  name=${todo[$i]} started=$(date +%s) status=0
+  announce job "$i" "${#todo[@]}" "$name" "$begun" 900
+  job "$name" > "out/nightly/$name.log" 2>&1 || status=$?
+  case $status in
+    0) touch "out/nightly/$name.$program" ;;
+    130 | 143) echo "interrupted; the jobs before are kept" >&2; exit "$status" ;;
+    *) failed+=("$name"); tail -n 20 "out/nightly/$name.log" >&2 ;;
+  esac
+  echo "  exit code $status after $(($(date +%s) - started)) s"
+done
+${GO:-go} run ./hack/docs
+[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}; their logs are in out/nightly" >&2; exit 1; }
