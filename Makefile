@@ -73,7 +73,7 @@ netns: build ## tests in network namespaces of this machine's kernel (a user nam
 	unshare -rnm $(TEST) -tags netns ./record
 	unshare -rnm $(TEST) -tags netns ./lab/topology ./lab/container
 	unshare -rnm $(TEST) -tags netns ./lab/balancer
-	unshare -rnm $(TEST) -tags netns ./observers
+	unshare -rnm $(TEST) -tags netns ./observers ./observers/capture
 	unshare -rnm $(TEST) -tags netns -run 'FullDisk|ReadOnly' ./internal/cache
 	unshare -rnm $(TEST) -tags netns ./lab/subject
 	unshare -rnm $(TEST) -tags netns -run 'FullDisk|Doctor' ./cmd/hitless
