@@ -83,8 +83,8 @@ func (ms Memberships) Logged() bool { return len(ms) > 0 && ms[0].logged }
 func (ms Memberships) sticky() bool { return len(ms) > 0 && ms[0].sticky }
 
 // choose computes the path of an attempt that is a new flow. During a change, the answering pod's node decides if pods
-// answer only what reached their own node (local). Other successful attempts that started after the change began belong to the
-// new members. Failed ones belong to the old members: a node is removed because it fails.
+// answer only what reached their own node (local). Other attempts belong to the members of the last change that had begun when they started. A
+// failed one belongs to the old members if they give it a node that is being removed: a node is removed because it fails.
 func (ms Memberships) choose(a *Attempt, target netip.AddrPort, local bool) Path {
 	answered := ""
 	if local && a.Class != Misrouted {
@@ -101,13 +101,13 @@ func (ms Memberships) choose(a *Attempt, target netip.AddrPort, local bool) Path
 			return Path{answered, last}
 		}
 	}
-	i := before
-	through := a.Connect > 0 || !a.Class.Dropped()
-	if last > before && (before < 0 || through && a.Start >= ms[before+1].From) {
-		i = last
-	}
-	if i < 0 {
+	if last < 0 {
 		return Path{"", -1}
+	}
+	i := max(before, 0)
+	through, old := a.Connect > 0 || !a.Class.Dropped(), ms[i].pick(a, target)
+	for i < last && ms[i+1].From <= a.Start && (through || old == "" || slices.Contains(ms[i+1].Nodes, old)) {
+		i++
 	}
 	return Path{ms[i].pick(a, target), i}
 }

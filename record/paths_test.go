@@ -55,7 +55,7 @@ func TestThePathOfAnAttempt(t *testing.T) {
 		{"two nodes, by the hash", "1500ms", second, "", true, "node-2"},
 		{"two nodes, by the hash", "1500ms", first, "", true, "node-1"},
 		{"the hash holds against an answer from elsewhere", "1500ms", first, "node-2", true, "node-1"},
-		{"during a change, unanswered: the table before it", "999ms", second, "", true, "node-1"},
+		{"while a node is added, unanswered: the table after it", "999ms", second, "", true, "node-2"},
 		{"while a node that fails is taken out, unanswered: its own", "1999ms", first, "", true, "node-1"},
 		{"during a change, answered by the node of before", "999ms", second, "node-1", true, "node-1"},
 		{"during a change, answered, but pods answer for other nodes too", "999ms", second, "node-1", false, "node-2"},
