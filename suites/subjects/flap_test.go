@@ -64,7 +64,7 @@ func expectOpenConnections(name string) {
 	long, began := 0, time.Duration(0)
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if b, is := e.Body.(record.Lane); is && b.Protocol == "tcp-long" {
+		if b, is := e.Body.(record.Lane); is && b.Protocol == "tcp-long" && !b.Control {
 			long = int(b.ID)
 		}
 		if e.Kind() == record.KindPhase && e.Object == "scenario" {
