@@ -286,7 +286,7 @@ func TestALaneThatKeepsItsConnectionSeesEachReset(t *testing.T) {
 		}
 		r := reportOf(t, p.Lab)
 		if told := strings.Contains(strings.Join(r.Reasons, "\n"), "a false alarm"); told != alarm || (r.Verdict == Pass) == alarm {
-			t.Errorf("with a loss that nobody injected %t: %s %q", alarm, r.Verdict, r.Reasons)
+			t.Errorf("a control lane with a loss besides the injected faults: %t; verdict %s %q", alarm, r.Verdict, r.Reasons)
 		}
 	}
 }

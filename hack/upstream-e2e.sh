@@ -49,6 +49,7 @@ up=$(mktemp -u) && mkfifo "$up" "$up.beside"
 beside=
 bin/hitless lab up --kernel "$kernel" --images --subject "$subject" "${sets[@]}" --kubeconfig "$out/kubeconfig" >"$up" 2>"$out/lab.log" &
 lab=$!
+# At the end of the script some of these programs may have ended, and have nothing to be stopped.
 trap 'kill $beside 2>/dev/null || true; kill -INT $lab 2>/dev/null || true; wait 2>/dev/null || true; rm -f "$up" "$up.beside" "$out/kubeconfig"' EXIT
 # The line that says that the lab is up ends the wait; so does the end of the lab.
 grep -q -m1 'the lab is up' <"$up" || { tail -n 20 "$out/lab.log" >&2; fail "the lab did not come up; the end of $out/lab.log is above"; }
@@ -66,7 +67,7 @@ bin/hitless lab shell --kubeconfig "$out/kubeconfig" -- "$(program ginkgo)" --pr
   --provider=skeleton --kubeconfig="$out/kubeconfig" --kubectl-path="$(program kubectl)" --num-nodes=3 --report-prefix=hitless \
   --disable-log-dump --dump-logs-on-failure=false >"$out/e2e.log" 2>&1 || code=$?
 if [ -n "$beside" ]; then
-  [ $code = 0 ] || kill "$beside" 2>/dev/null || true
+  [ $code = 0 ] || kill "$beside" 2>/dev/null || true # it may have ended with the suite
   wait "$beside" || [ $code != 0 ] || fail "the program beside the suite failed; see $out/beside.log"
 fi
 kill -0 $lab 2>/dev/null || fail "the lab ended before the suite did; see $out/lab.log"

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,12 +78,8 @@ type rollingUpdate struct {
 const upstreamTimeout = 5
 
 func readRollingRun(top string) (r rollingRun, err error) {
-	data, err := os.ReadFile(filepath.Join(top, rollingDir, "hitless.json"))
-	if err != nil {
+	if r.hitless, err = results.ReadBeside(context.Background(), filepath.Join(top, rollingDir, "hitless.json")); err != nil {
 		return r, err
-	}
-	if err := json.Unmarshal(data, &r.hitless); err != nil {
-		return r, fmt.Errorf("%s: hitless.json: %w", rollingDir, err)
 	}
 	log, err := os.ReadFile(filepath.Join(top, rollingDir, "upstream.log"))
 	if err != nil {

@@ -47,7 +47,7 @@ func TestReadUpstream(t *testing.T) {
 	}
 }
 
-// What hitless dropped is counted in the update in which it happened, and in no other.
+// An attempt that hitless dropped counts in the update during which it was dropped. Between updates it counts in none.
 func TestDroppedDuringAnUpdate(t *testing.T) {
 	var r rollingRun
 	if err := r.readUpstream([]byte(upstreamLog)); err != nil {

@@ -27,9 +27,15 @@ type BesideUpstream struct {
 // besides are files with a BesideUpstream: a row, which only an idle machine can repeat.
 var besides = format{"a count beside a spec of upstream", func(_ string, k keys) bool { return k.has("proxy", "droppedPerSecond") }, readBeside}
 
+// ReadBeside reads the file of a BesideUpstream.
+func ReadBeside(ctx context.Context, path string) (b BesideUpstream, err error) {
+	err = decode(ctx, path, &b)
+	return b, err
+}
+
 func readBeside(ctx context.Context, path string) ([]Row, error) {
-	var b BesideUpstream
-	if err := decode(ctx, path, &b); err != nil {
+	b, err := ReadBeside(ctx, path)
+	if err != nil {
 		return nil, err
 	}
 	return []Row{{Name: b.Proxy, Subject: b.Proxy, Verdict: string(b.Verdict), Origin: Origin{b.ProgramSha256, b.Kernel, b.ControlPlane, b.Made}}}, nil

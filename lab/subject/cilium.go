@@ -28,12 +28,12 @@ func ciliumExec(version string) Exec {
 	// From 1.16 on the agent refuses to replace kube-proxy without its rules of iptables.
 	args := append(slices.Clone(ciliumArgs), "--install-iptables-rules="+strconv.FormatBool(!old))
 	var flags []string
-	if !old {
-		args = append(args, "--bpf-policy-stats-map-max=1024") // as the maps of ciliumArgs
-	} else {
+	if old {
 		args = append(args, "--enable-k8s-terminating-endpoint={terminatingFallbackBool}")
 		// Up to 1.15 the sources are for clang 17, in which -Wimplicit-int-conversion does not imply it.
 		flags = []string{"-Wno-shorten-64-to-32"}
+	} else {
+		args = append(args, "--bpf-policy-stats-map-max=1024") // as the maps of ciliumArgs
 	}
 	return Exec{
 		Mode: "ebpf", Program: ciliumAgent, Args: args, Env: ciliumEnv,
