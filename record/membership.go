@@ -112,6 +112,16 @@ func (ms Memberships) choose(a *Attempt, target netip.AddrPort, local bool) Path
 	return Path{ms[i].pick(a, target), i}
 }
 
+// possible returns the node of an attempt that is a new flow by each entry that may have been in force when it reached the load
+// balancer: several during a change.
+func (ms Memberships) possible(a *Attempt, target netip.AddrPort) (nodes []string) {
+	before, last := ms.around(a, 0)
+	for i := max(before, 0); i <= last; i++ {
+		nodes = append(nodes, ms[i].pick(a, target))
+	}
+	return nodes
+}
+
 // around returns the last entry that was complete when the attempt started (-1 for none), and the last one that may have been
 // in force when the attempt reached the load balancer. slack allows for the error of a log's time.
 func (ms Memberships) around(a *Attempt, slack time.Duration) (before, last int) {

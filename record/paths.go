@@ -78,6 +78,15 @@ func (p *Paths) Path(l *DeclaredLane, a *Attempt) Path {
 	return Path{f.Node, ms.withNode(f.Node, a)}
 }
 
+// Possible returns the nodes that an attempt on a connection of its own may have gone over: one, or several if the members changed while
+// it started.
+func (p *Paths) Possible(l *DeclaredLane, a *Attempt) []string {
+	if l.Node != "" {
+		return []string{l.Node}
+	}
+	return p.members[l.Frontend()].possible(a, l.Address)
+}
+
 // MembersAt is the index of the entry in force at an instant; -1 for none.
 func (ms Memberships) MembersAt(at time.Duration) int {
 	i, _ := ms.around(&Attempt{Start: at}, 0)

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hitless/hitless/internal/units"
@@ -90,7 +91,8 @@ func (k *check) compareAttempt(l *lane, i int, a *record.Attempt, c *connection)
 	case s.outcome == undecided:
 		l.result.Undecided++
 		s.outcome = told
-	case s.outcome != told && c.near(l.limits()):
+	case s.outcome != told && c.ties(told, l.limits()):
+		l.result.Ties++
 		s.outcome = told
 	case s.outcome != told:
 		k.found(OtherOutcome, l, a, fmt.Sprintf("the record says %s, the packets %s: %s", a.Class, s.outcome, c))
@@ -102,6 +104,8 @@ func (k *check) compareAttempt(l *lane, i int, a *record.Attempt, c *connection)
 	case c.node == "":
 		l.result.Unlocated++
 	case s.node == "": // behind a load balancer that had chosen no node when the attempt failed
+	case c.node != s.node && slices.Contains(l.possible[i], c.node):
+		l.result.Ties++
 	case c.node != s.node:
 		k.found(OtherPath, l, a, fmt.Sprintf("the record has it on the path over %s, and its SYN went to %s", s.node, c.node))
 		s.node = c.node

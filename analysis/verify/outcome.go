@@ -97,8 +97,12 @@ func (e icmpError) ofRule() bool {
 	return e.typ == 3 && (e.code == 3 || e.code == 9 || e.code == 10 || e.code == 13)
 }
 
-// near reports whether two outcomes differ only because a time is close to the threshold of delayed answers.
-func (c *connection) near(l limits) bool {
-	d := c.ended - c.begun() - l.slow()
-	return c.ended != 0 && -tolerance < d && d < tolerance
+// ties reports whether the connection has an outcome if the deadlines are up to the tolerance earlier or later.
+func (c *connection) ties(o outcome, l limits) bool {
+	for _, d := range []time.Duration{-tolerance, tolerance} {
+		if c.outcome(limits{dial: l.dial + d, reply: l.reply + 2*d, noRequest: l.noRequest}) == o {
+			return true
+		}
+	}
+	return false
 }

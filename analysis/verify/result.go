@@ -67,6 +67,7 @@ type LaneResult struct {
 	Packets   map[string]int        `json:"packets"`   // as the packets have them
 	Unstarted int                   `json:"unstarted"` // without a connection, by a fault of the prober: class probe
 	Undecided int                   `json:"undecided"` // whose connection was open when the capture ended
+	Ties      int                   `json:"ties"`      // whose outcome or path the packets leave open: see docs/verify.md
 	Unlocated int                   `json:"unlocated"` // whose SYN passed no node's interface
 	Paths     map[string]*PathCount `json:"paths"`     // by node, from the packets where they tell
 }
@@ -237,6 +238,7 @@ func (l *LaneResult) writeText(b *strings.Builder) {
 		n    int
 		text string
 	}{{l.Unstarted, "had no connection, by a fault of the prober"}, {l.Undecided, "were open when the capture ended: the record's outcome counts"},
+		{l.Ties, "ended within 20 ms of a deadline, or began while the load balancer's members changed: the record counts"},
 		{l.Unlocated, "passed no node that was captured: the record's path counts"}} {
 		if note.n > 0 {
 			fmt.Fprintf(b, "  %s %s\n", units.Thousands(note.n), note.text)

@@ -68,6 +68,7 @@ type lane struct {
 	*record.DeclaredLane
 	attempts []record.Attempt // in the order of their starts
 	nodes    []string         // by attempt: the record's path
+	possible [][]string       // by attempt: every path that the load balancer's members allow
 	seen     []sight          // by attempt
 	result   *LaneResult
 }
@@ -148,6 +149,7 @@ func lanesOf(h *record.History) ([]*lane, error) {
 		slices.SortStableFunc(l.attempts, func(a, b record.Attempt) int { return int(a.Start - b.Start) })
 		for i := range l.attempts {
 			l.nodes = append(l.nodes, paths.Path(l.DeclaredLane, &l.attempts[i]).Node)
+			l.possible = append(l.possible, paths.Possible(l.DeclaredLane, &l.attempts[i]))
 		}
 	}
 	return all, nil

@@ -22,7 +22,7 @@ const (
 	snapshotSuffix = ".guest"
 	maxSnapshots   = 4
 	// minFreeBytes is the disk space that must stay free; below it no snapshot is saved.
-	minFreeBytes = 8 << 30
+	minFreeBytes = 4 << 30
 )
 
 // snapshot is an open snapshot; pruning skips it. The checksum is computed while QEMU starts and reads the file,
