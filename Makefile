@@ -64,22 +64,7 @@ attacks: packages build ## proxies with one fault each, and the verdict that eac
 
 netns: build ## tests in network namespaces of this machine's kernel (a user namespace; root only to install what is missing)
 	@hack/packages.sh tests
-	@rm -rf out/control-plane && mkdir -p out/control-plane
-	bin/hitless build control-plane | cut -sf2 | grep ^/ | xargs -I{} ln -s {} out/control-plane/
-	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(TEST) -tags netns ./lab/kube
-	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(TEST) -tags netns ./lab/kubelet
-	HITLESS_BINARIES=$(CURDIR)/out/control-plane unshare -rnm $(TEST) -tags netns -run TheRealAPIServer ./lab/replay
-	unshare -rnm $(TEST) -parallel 8 -tags netns ./probes
-	unshare -rnm $(TEST) -tags netns ./record
-	unshare -rnm $(TEST) -tags netns ./lab/topology ./lab/container
-	unshare -rnm $(TEST) -tags netns ./lab/balancer
-	unshare -rnm $(TEST) -tags netns ./observers ./observers/capture
-	unshare -rnm $(TEST) -tags netns -run 'FullDisk|ReadOnly' ./internal/cache
-	unshare -rnm $(TEST) -tags netns ./lab/subject
-	unshare -rnm $(TEST) -tags netns -run 'FullDisk|Doctor' ./cmd/hitless
-	unshare -rnm $(TEST) -tags netns -run InAPod ./internal/run
-	HITLESS_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.37.1 | cut -sf2 | grep ^/) HITLESS_OLD_KUBE_PROXY=$$(bin/hitless build kube-proxy@v1.25.3 | cut -sf2 | grep ^/) \
-		unshare -rnm $(TEST) -tags netns ./internal/routing
+	@hack/netns.sh
 
 browser: ## the pages in headless Chromium, and axe, which checks that they are accessible; installs chromium and npm if they are missing (root)
 	@hack/packages.sh browser
@@ -92,7 +77,7 @@ results: packages build ## run rollout and restart again for docs/results/compar
 disruptions: packages build ## run every disruption against four proxies for docs/results/disruptions.md (an hour); committed rows are not run again; SUBSET=restart,flush
 	@hack/disruptions.sh
 
-bench-probes: build ## measure the probe engine, fortio and vegeta in namespaces; writes out/bench/probes.json (a minute)
+bench-probes: build ## measure the probe engine, fortio and vegeta in namespaces; writes out/bench/probes.json (a minute); SHORT=1 measures the engine alone
 	@hack/bench-probes.sh
 
 zero-loss: packages build ## run the scenarios that must cost no connection, and their red twins, on RUNS=8 seeds for docs/results/zero-loss.md (a night)

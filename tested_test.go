@@ -130,7 +130,7 @@ func TestEachTestIsRunSomewhere(t *testing.T) {
 	for _, m := range regexp.MustCompile(`"([^"]+)"`).FindAllSubmatch(list[1], -1) {
 		inGuest.packages = append(inGuest.packages, string(m[1]))
 	}
-	netns := callsIn(t, "Makefile", "-tags netns")
+	netns := callsIn(t, "hack/netns.sh", "inside ")
 	for where, c := range map[string]struct {
 		tests []taggedTest
 		calls []call

@@ -35,18 +35,19 @@ func verifiedTable(top string) (string, error) {
 		return min(1, losses(b)) - min(1, losses(a))
 	})
 	var text bytes.Buffer
-	text.WriteString("| run | verdict | dropped | delayed | attempts compared | disagreements |\n|---|---|---|---|---|---|\n")
+	text.WriteString("| run | verdict | dropped | delayed | attempts compared | ties | disagreements |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range all {
-		compared := 0
+		compared, ties := 0, 0
 		for _, l := range r.Lanes {
 			compared += l.Attempts - l.Unstarted - l.Undecided
+			ties += l.Ties
 		}
 		found := units.Thousands(len(r.Findings) + r.More)
 		if doubt := r.Doubt(); doubt != "" {
 			found = "inconclusive: " + doubt
 		}
-		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s | %s |\n", shortCommand(r.Run.Command), r.Run.Verdict, units.Thousands(r.Run.Dropped), units.Thousands(r.Run.Delayed),
-			units.Thousands(compared), found)
+		fmt.Fprintf(&text, "| `%s` | %s | %s | %s | %s | %s | %s |\n", shortCommand(r.Run.Command), r.Run.Verdict, units.Thousands(r.Run.Dropped), units.Thousands(r.Run.Delayed),
+			units.Thousands(compared), units.Thousands(ties), found)
 	}
 	return text.String(), nil
 }
