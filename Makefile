@@ -1,7 +1,7 @@
 # `make help` lists the targets. Their logic is in hack/ and in the program.
 GO ?= go
 LDFLAGS := -s -w
-TEST = $(GO) test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w
+TEST = GO=$(GO) hack/gotest.sh -count=1
 # Programs, tests and lint use the same compiled packages: without C, with -trimpath, and without debugging information. Upstream's programs
 # (lab/build) are built so too, and share the standard library.
 export CGO_ENABLED := 0

@@ -22,5 +22,5 @@ mkdir -p out/bench
 export HITLESS_BENCH_TOOLS="$tools" HITLESS_BENCH_PROGRAM="$PWD/bin/hitless" HITLESS_BENCH_OUT="$PWD/out/bench/probes.json"
 # The benchmark's session gets priority where that is allowed, so that other work on the machine is not measured too.
 setsid -w bash -c '{ echo -19 > /proc/self/autogroup; } 2>/dev/null || true; exec "$@"' bench \
-  unshare -rnm go test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w -timeout 5m -tags netns,bench -run '^TestBenchProbes$' ./probes
+  unshare -rnm hack/gotest.sh -count=1 -timeout 5m -tags netns,bench -run '^TestBenchProbes$' ./probes
 column -t -s '|' <<<"$(tail -n +1 "${HITLESS_BENCH_OUT%.json}.md" | sed 's/^| *//; s/ *|$//; /^-/d')"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Tests on real kernels; `make lint` vets them. The suites run in VMs, with the time that the other tests leave: those of live clusters use
-# the real clock and little CPU time. Programs without DWARF link twice as fast.
+# Tests on real kernels. The suites run in VMs, with the time that the other tests leave: those of live clusters use
+# the real clock and little CPU time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-test=("${GO:-go}" test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w -timeout 80m)
+test=("$PWD/hack/gotest.sh" -count=1 -timeout 80m)
 # Suites in the order of their length; the specs of kernels are all on this machine's kernel.
 suites=(museum attacks subjects conformance migration selfcheck proxier)
 for suite in suites/*/; do

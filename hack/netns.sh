@@ -2,7 +2,6 @@
 # Tests in network namespaces of this machine's kernel. Those of internal/routing wait for kube-proxy most of the time, and run beside the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-test=("${GO:-go}" test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w)
 programs=$PWD/out/control-plane
 rm -rf "$programs" && mkdir -p "$programs"
 
@@ -10,7 +9,7 @@ rm -rf "$programs" && mkdir -p "$programs"
 built() { bin/hitless build "$@" | cut -sf2 | grep ^/; }
 
 # inside runs tests in user, network and mount namespaces of their own.
-inside() { unshare -rnm "${test[@]}" -tags netns "$@"; }
+inside() { unshare -rnm hack/gotest.sh -count=1 -tags netns "$@"; }
 
 others() {
   inside ./lab/kube

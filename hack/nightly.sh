@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=hack/rows.sh
 . hack/rows.sh
-test=("${GO:-go}" test -count=1 -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w)
+test=(hack/gotest.sh -count=1)
 # The longest jobs first, so that shards end at about the same time.
 jobs=(suite-museum release-check suite-subjects suite-conformance cross netns)
 for suite in suites/*/*_test.go; do

@@ -28,7 +28,7 @@ own=$work/$(go env GOHOSTOS)_$(go env GOHOSTARCH)/hitless
 for shell in bash zsh fish powershell; do
   "$own" completion "$shell" >"$work/share/completions/hitless.$shell"
 done
-go test -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w -count=1 ./cmd/hitless -run 'TestManualPages$' -args -man="$work/share/man/man1" >/dev/null
+hack/gotest.sh -count=1 ./cmd/hitless -run 'TestManualPages$' -args -man="$work/share/man/man1" >/dev/null
 cp LICENSE README.md "$work/share/"
 go run -C deploy/image . -release "$version" -in "$work" -out "$out"
 rm -rf "$work"

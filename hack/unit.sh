@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Unit tests. Property tests use a fixed seed here, so that the same tree gives the same result on every machine. `explore` runs only them,
-# longer and with random seeds; a failure prints the seed that repeats it. `make lint` vets; programs without DWARF link twice as fast.
+# longer and with random seeds; a failure prints the seed that repeats it.
 set -euo pipefail
 # Compilers leave the CPUs to tests, some of which measure with the real clock.
-test=(go test -p "$(($(nproc) + 1))" -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w -toolexec "nice -n 19") # tests wait for half of their time
+test=(hack/gotest.sh -p "$(($(nproc) + 1))" -toolexec "nice -n 19") # tests wait for half of their time
 packages=$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./...)
 random=$(awk '/pgregory.net\/rapid/ {print $1}' <<<"$packages")
 others=$(awk '!/pgregory.net\/rapid/ {print $1}' <<<"$packages")
@@ -13,6 +13,6 @@ if [ "${1:-}" = explore ]; then
 fi
 # shellcheck disable=SC2086
 "${test[@]}" $others
-go test -C deploy/image -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w .
+(cd deploy/image && ../../hack/gotest.sh .)
 # shellcheck disable=SC2086
 "${test[@]}" $random -rapid.seed="${SEED:-1}"
