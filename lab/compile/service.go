@@ -108,11 +108,15 @@ func layFile(file string, text []byte) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
+// debugVersion is the version of DWARF. From version 5 on, objects have checksums of their sources, and would differ by comments, which are
+// not in the key.
+const debugVersion = "-fdebug-default-version=4"
+
 // run runs the compiler with paths below the root. What it writes has the paths of the guest.
 func (s *Service) run(ctx context.Context, root string, args []string) (Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the compiler did not end within %s", timeout))
 	defer cancel()
-	words := append(slices.Clone(s.Compiler), "-ffile-prefix-map="+root+"=", "-fdebug-compilation-dir=/")
+	words := append(slices.Clone(s.Compiler), "-ffile-prefix-map="+root+"=", "-fdebug-compilation-dir=/", debugVersion)
 	for _, a := range args {
 		if dir, is := strings.CutPrefix(a, "-I"); is {
 			a = "-I" + root + dir
@@ -145,7 +149,7 @@ func (s *Service) run(ctx context.Context, root string, args []string) (Answer, 
 // key identifies an object by the compiler, the flags and the preprocessed source. Directories are in the source's marks of lines.
 func (s *Service) key(args []string, preprocessed []byte) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "1\n%s\n", s.Digest)
+	fmt.Fprintf(h, "2\n%s\n", s.Digest)
 	for _, a := range args {
 		if !strings.HasPrefix(a, "-I") {
 			fmt.Fprintf(h, "%q\n", a)

@@ -82,8 +82,8 @@ func (s Spec) withFlags(args []string) []string {
 	return replaceFlags(args, own)
 }
 
-// helpWithin bounds the time in which a program lists its flags.
-const helpWithin = 20 * time.Second
+// helpWithin bounds the time in which a program lists its flags. On a machine whose CPUs others use, 20 s were too short for cilium-agent.
+const helpWithin = 2 * time.Minute
 
 // helpFlag matches a flag at the begin of a line of --help, after its short form if it has one.
 var helpFlag = regexp.MustCompile(`(?m)^\s+(?:-\w, )?(--[a-z][a-z0-9-]*)`)

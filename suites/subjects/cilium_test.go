@@ -3,12 +3,14 @@
 package subjects
 
 import (
+	"os"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/suites"
@@ -64,3 +66,28 @@ var _ = DescribeTable("Cilium", suites.Nightly, func(ctx SpecContext, r ciliumRu
 	Entry("loses connections when the autoscaler removes a node, 1.20.2", ciliumRun{"cilium@1.20.2", "drain", "", short("what", "scaledown", "off", "25s")}, analysis.Fail, "lost power"),
 	Entry("serves it, 1.20.2", ciliumRun{"cilium@1.20.2", "policy", "", short("between", "5s")}, analysis.Pass, ""),
 )
+
+// withoutObjects returns a cache that shares all with that of this machine but the BPF programs, which it does not have.
+func withoutObjects() string {
+	shared, err := cache.Dir()
+	Expect(err).NotTo(HaveOccurred())
+	own := GinkgoT().TempDir()
+	for _, name := range []string{"build", "initramfs", "kernel", "snapshots", "tools"} {
+		Expect(os.MkdirAll(filepath.Join(shared, name), 0o755)).To(Succeed())
+		Expect(os.Symlink(filepath.Join(shared, name), filepath.Join(own, name))).To(Succeed())
+	}
+	return own
+}
+
+// Runs share the BPF programs in the cache. Those that another scenario has compiled must not change a history.
+var _ = It("Cilium has the same history whatever other runs have compiled", suites.Nightly, func(ctx SpecContext) {
+	history := func(in, name, scenario string, set map[string]string) string {
+		o := run.Options{Scenario: scenario, Set: set, Rate: 50, Seed: 1, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "cilium@1.20.2", Cache: in}}
+		result, _, err := suites.Start(ctx, GinkgoT().TempDir(), name, o).Wait()
+		Expect(err).NotTo(HaveOccurred())
+		return result.HistorySha256
+	}
+	used := withoutObjects()
+	history(used, "other", "policy", short("between", "5s"))
+	Expect(history(used, "after another scenario", "rollout", short("rollouts", "1"))).To(Equal(history(withoutObjects(), "alone", "rollout", short("rollouts", "1"))))
+})
