@@ -104,7 +104,7 @@ func (k *check) compareAttempt(l *lane, i int, a *record.Attempt, c *connection)
 	case c.node == "":
 		l.result.Unlocated++
 	case s.node == "": // behind a load balancer that had chosen no node when the attempt failed
-	case c.node != s.node && slices.Contains(l.possible[i], c.node):
+	case c.node != s.node && slices.Contains(l.paths.Possible(l.DeclaredLane, a), c.node):
 		l.result.Ties++
 	case c.node != s.node:
 		k.found(OtherPath, l, a, fmt.Sprintf("the record has it on the path over %s, and its SYN went to %s", s.node, c.node))

@@ -68,7 +68,7 @@ type lane struct {
 	*record.DeclaredLane
 	attempts []record.Attempt // in the order of their starts
 	nodes    []string         // by attempt: the record's path
-	possible [][]string       // by attempt: every path that the load balancer's members allow
+	paths    *record.Paths    // of all lanes
 	seen     []sight          // by attempt
 	result   *LaneResult
 }
@@ -146,10 +146,10 @@ func lanesOf(h *record.History) ([]*lane, error) {
 		l.attempts = append(l.attempts, a)
 	}
 	for _, l := range all {
+		l.paths = paths
 		slices.SortStableFunc(l.attempts, func(a, b record.Attempt) int { return int(a.Start - b.Start) })
 		for i := range l.attempts {
 			l.nodes = append(l.nodes, paths.Path(l.DeclaredLane, &l.attempts[i]).Node)
-			l.possible = append(l.possible, paths.Possible(l.DeclaredLane, &l.attempts[i]))
 		}
 	}
 	return all, nil
