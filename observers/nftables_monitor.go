@@ -3,6 +3,7 @@
 package observers
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -153,20 +154,8 @@ func (m *nftMonitor) receive(conn *netlink.Conn, stopped <-chan struct{}) {
 }
 
 // committer returns the name of the program that committed a generation.
-func committer(m netlink.Message) (name string) {
-	if len(m.Data) < nfgenmsgSize {
-		return ""
-	}
-	d, err := netlink.NewAttributeDecoder(m.Data[nfgenmsgSize:])
-	if err != nil {
-		return ""
-	}
-	for d.Next() {
-		if d.Type() == unix.NFTA_GEN_PROC_NAME {
-			name = d.String()
-		}
-	}
-	return name
+func committer(m netlink.Message) string {
+	return string(bytes.TrimRight(attribute(m.Data, unix.NFTA_GEN_PROC_NAME), "\x00"))
 }
 
 // addNotice merges a notice with the pending one and starts a read.
@@ -281,7 +270,29 @@ func readGeneration(conn *netlink.Conn) (string, error) {
 	if len(answers) != 1 {
 		return "", fmt.Errorf("%d answers instead of one", len(answers))
 	}
-	return string(answers[0].Data), nil
+	// The rest of the answer is the thread that asked, which may be another one each time.
+	id := attribute(answers[0].Data, unix.NFTA_GEN_ID)
+	if id == nil {
+		return "", fmt.Errorf("an answer of %d bytes without a generation", len(answers[0].Data))
+	}
+	return string(id), nil
+}
+
+// attribute returns the value of an attribute of an nfnetlink message; nil if it has none.
+func attribute(message []byte, kind uint16) (value []byte) {
+	if len(message) < nfgenmsgSize {
+		return nil
+	}
+	d, err := netlink.NewAttributeDecoder(message[nfgenmsgSize:])
+	if err != nil {
+		return nil
+	}
+	for d.Next() {
+		if d.Type() == kind {
+			value = d.Bytes()
+		}
+	}
+	return value
 }
 
 // readRules returns the backends of those addresses that the rules translate.
