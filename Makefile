@@ -33,7 +33,7 @@ cross: ## check the other platforms: build, vet, and tests under emulators; inst
 	@hack/packages.sh cross
 	@hack/cross.sh
 
-cross-sample: ## the part of `make cross` that CI runs: builds for all platforms, and quick tests for arm64
+cross-sample: ## the part of `make cross` that CI runs: types on all platforms, and quick tests for arm64
 	@hack/packages.sh cross
 	@hack/cross.sh sample
 
@@ -43,7 +43,12 @@ demo: ## install what is missing, build hitless and run a rollout behind the bun
 # Without it each suite builds its own program.
 lab-test smoke attacks nightly: export HITLESS_PROGRAM = $(CURDIR)/bin/hitless
 
-test: unit lab-test ## all tests but those of `make nightly`, also on real kernels
+test: export HITLESS_TIMES = $(CURDIR)/out/times
+test: ## all tests but those of `make nightly`, also on real kernels; at the end the slowest ones
+	@rm -rf $(HITLESS_TIMES)
+	@$(MAKE) unit
+	@$(MAKE) lab-test
+	@hack/slowest.sh
 
 unit: ## tests without root and VM; SEED=N sets the seed of the property tests
 	@hack/unit.sh

@@ -26,14 +26,14 @@ hack/prometheus.sh
 PATH=$PWD/out/prometheus/usr/bin:$PATH
 mkdir -p out
 bin/hitless build control-plane kube-proxy@v1.37.1 kube-proxy@v1.26.0 kube-proxy@v1.25.3 # of live tests, which run beside suites
-# Labs on this machine's kernel measure with the real clock: one suite at a time, before the VMs of the others.
-"${test[@]}" -p 1 -tags lab ./suites/kernels ./suites/selfcheck -ginkgo.label-filter='host && !nightly'
-SHORT=1 hack/bench-probes.sh
-hack/upstream-e2e-sample.sh
 set -m # the suites are a process group of their own
 specs >out/suites.log 2>&1 &
 running=$!
 trap 'if kill -0 -- -"$running" 2>/dev/null; then kill -- -"$running"; fi' EXIT # after a failure or Ctrl-C
+# Labs on this machine's kernel measure with the real clock: one suite at a time.
+"${test[@]}" -p 1 -tags lab ./suites/kernels ./suites/selfcheck -ginkgo.label-filter='host && !nightly'
+SHORT=1 hack/bench-probes.sh
+hack/upstream-e2e-sample.sh
 on lab/host .
 on internal/clusterwatch .
 on internal/run '^TestLive'

@@ -3,6 +3,7 @@ package suites
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
@@ -46,5 +47,17 @@ func TestSuitesWithoutSpecs(t *testing.T) {
 		if err := checkSpecsRan(ginkgo.Report{SuiteConfig: test.config, SpecReports: test.specs}); (err != nil) != test.empty {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Specs that a filter left out have no time.
+func TestTimesOfSpecs(t *testing.T) {
+	got := times(ginkgo.Report{SuiteDescription: "restart", SpecReports: types.SpecReports{
+		{LeafNodeType: types.NodeTypeIt, LeafNodeText: "passes", State: types.SpecStatePassed, RunTime: 1500 * time.Millisecond},
+		{LeafNodeType: types.NodeTypeIt, LeafNodeText: "is filtered out", State: types.SpecStateSkipped},
+		{LeafNodeType: types.NodeTypeIt, LeafNodeText: "fails", State: types.SpecStateFailed, RunTime: time.Minute},
+	}})
+	if want := "1.5\trestart: passes\n60.0\trestart: fails\n"; got != want {
+		t.Errorf("the times are %q, not %q", got, want)
 	}
 }
