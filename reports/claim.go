@@ -32,7 +32,7 @@ const (
 )
 
 // results are the files and folders that a run writes. host.json marks a folder as one of a run, and comes first.
-var results = []string{HostFile, record.HistoryDir, record.SealFile, record.CaptureFile, record.LoopFile, "logs", ReportFile, PageFile, JUnitFile, SummaryFile, OpenMetricsFile, MinimizedFile}
+var results = []string{HostFile, record.HistoryDir, record.SealFile, record.CaptureFile, record.CountersFile, record.LoopFile, "logs", ReportFile, PageFile, JUnitFile, SummaryFile, OpenMetricsFile, MinimizedFile}
 
 func isResult(name string) bool {
 	stopped, _ := filepath.Match("at-*s", name) // the pattern is valid

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,17 +16,20 @@ type check struct {
 	all    []*connection
 	byPair map[pair][]*connection
 	bySeq  map[uint32][]*connection // of the SYN
+	end    time.Duration            // of the client's capture
 }
 
 func newCheck(r *Result, c *capture) *check {
 	k := &check{result: r, bySeq: map[uint32][]*connection{}}
-	k.all, k.byPair = connections(c.packets[clientPlace])
+	client := c.packets[clientPlace]
+	k.all, k.byPair = connections(client)
+	k.end = client[len(client)-1].at
 	for _, c := range k.all {
 		k.bySeq[c.seq] = append(k.bySeq[c.seq], c)
 	}
-	for place, packets := range c.packets {
+	for _, place := range slices.Sorted(maps.Keys(c.packets)) {
 		if place != clientPlace {
-			k.locate(place, packets)
+			k.locate(place, c.packets[place])
 		}
 	}
 	return k
@@ -42,12 +46,19 @@ func (k *check) locate(node string, packets []packet) {
 		for _, c := range k.bySeq[p.seq] {
 			switch {
 			case c.client == p.from && c.server == p.to:
-				c.nodes = append(c.nodes, node)
-				c.node = c.nodes[0]
+				c.passed(node, p.at)
 			case c.server != p.to && p.at >= c.begun() && p.at <= c.syns[len(c.syns)-1]+time.Second:
 				c.backends = append(c.backends, p.to)
 			}
 		}
+	}
+}
+
+// passed notes that a SYN passed a node's interface. One that was sent again may go over another node.
+func (c *connection) passed(node string, at time.Duration) {
+	c.nodes = append(c.nodes, node)
+	if first := len(c.syns) == 1 || at < c.syns[1]; first && (c.node == "" || at < c.nodeAt) {
+		c.node, c.nodeAt = node, at
 	}
 }
 
@@ -84,12 +95,21 @@ func (k *check) find(a *record.Attempt, l *lane) *connection {
 
 func (k *check) compareAttempt(l *lane, i int, a *record.Attempt, c *connection) sight {
 	s, told := sight{c.outcome(l.limits()), l.nodes[i]}, outcomeOf(a.Class)
+	if s.outcome == delayed && (a.Class == record.Misrouted || a.Class == record.WrongAnswer) {
+		s.outcome = answered // the record looks at the content first
+	}
 	switch {
 	case told == "": // the prober gave up for a reason of its own
 		l.result.Unstarted++
 		s.outcome = ""
+	case s.outcome == undecided && c.accepted+l.Reply+tolerance < k.end:
+		k.found(OtherOutcome, l, a, fmt.Sprintf("the record says %s, and the connection has no end in the capture: %s", a.Class, c))
+		s.outcome = told
 	case s.outcome == undecided:
 		l.result.Undecided++
+		s.outcome = told
+	case s.outcome != told && c.cutOff(told):
+		l.result.CutOff++
 		s.outcome = told
 	case s.outcome != told && c.ties(told, l.limits()):
 		l.result.Ties++
@@ -101,6 +121,8 @@ func (k *check) compareAttempt(l *lane, i int, a *record.Attempt, c *connection)
 		k.found(OtherTime, l, a, fmt.Sprintf("the record charges it to %s, and its first SYN left at %s", at(a.Intended), at(c.begun())))
 	}
 	switch {
+	case c.node == "" && len(c.nodes) == 0 && c.accepted != 0 && s.node != "" && !l.terminated():
+		k.found(OtherPath, l, a, fmt.Sprintf("the record has it on the path over %s, and its SYN, which was accepted, passed no node that was captured", s.node))
 	case c.node == "":
 		l.result.Unlocated++
 	case s.node == "": // behind a load balancer that had chosen no node when the attempt failed

@@ -21,8 +21,9 @@ type connection struct {
 	finished       time.Duration    // FIN of the server; 0 for none
 	ended          time.Duration    // first FIN or RST of the client after the SYN-ACK; 0 for none
 	answer         uint32           // bytes that the server sent, as far as packets tell
-	node           string           // the first whose interface the SYN passed; empty for none
-	nodes          []string         // all of them
+	node           string           // the first whose interface the first SYN passed, and when; empty for none
+	nodeAt         time.Duration    // of that packet
+	nodes          []string         // all that any of the SYNs passed
 	backends       []netip.AddrPort // to which the SYN went on with another target
 	attempt        *record.Attempt
 }
@@ -99,7 +100,7 @@ func (c *connection) received(p *packet) {
 	case p.rst && c.reset == 0:
 		c.reset = p.at
 		c.took(p.seq)
-	case p.fin && c.finished == 0:
+	case p.fin && c.finished == 0 && c.accepted != 0 && p.seq-c.serverSeq < 1<<31: // not that of an earlier connection with the same ports
 		c.finished = p.at
 		c.took(p.seq + p.payload)
 	}

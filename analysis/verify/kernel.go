@@ -65,12 +65,15 @@ func (k *check) compareChoice(l *lane, c *connection, node string, choice record
 		t.Absent++
 		return
 	}
-	if len(c.nodes) > 0 {
-		if !slices.Contains(c.nodes, node) {
-			k.found(OtherKernel, l, c.attempt, fmt.Sprintf("%s had it in its connection tracking, and its SYN went to %s", node, strings.Join(c.nodes, ", ")))
-			return
-		}
+	switch {
+	case slices.Contains(c.nodes, node):
 		t.Nodes++
+	case len(c.nodes) > 0:
+		k.found(OtherKernel, l, c.attempt, fmt.Sprintf("%s had it in its connection tracking, and its SYN went to %s", node, strings.Join(c.nodes, ", ")))
+		return
+	case !l.terminated():
+		k.found(OtherKernel, l, c.attempt, fmt.Sprintf("%s had it in its connection tracking, and its SYN passed no node that was captured", node))
+		return
 	}
 	switch {
 	case slices.Contains(c.backends, choice.Backend):

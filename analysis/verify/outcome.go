@@ -43,7 +43,8 @@ const synLost = 500 * time.Millisecond
 // limits are the deadlines of a lane.
 type limits struct {
 	dial, reply time.Duration
-	noRequest   bool // the attempts end with the handshake
+	slow        time.Duration // from which an answer is delayed; 0 for never
+	noRequest   bool          // the attempts end with the handshake
 }
 
 // outcome tells how the connection went from its packets and the deadlines alone.
@@ -53,11 +54,13 @@ func (c *connection) outcome(l limits) outcome {
 	}
 	late := len(c.syns) > 1 && c.accepted-c.begun() >= synLost
 	switch {
+	case !l.noRequest && c.gaveUp(l.reply):
+		return replyTimeout
 	case late && (c.answer > 0 || l.noRequest):
 		return delayed
 	case l.noRequest:
 		return answered
-	case c.answer > 0 && c.ended != 0 && c.ended-c.begun() > l.slow():
+	case c.answer > 0 && l.slow > 0 && c.ended != 0 && c.ended-c.begun() > l.slow:
 		return delayed
 	case c.answer > 0:
 		return answered
@@ -71,8 +74,24 @@ func (c *connection) outcome(l limits) outcome {
 	return undecided
 }
 
-// slow is the time from which an answer is delayed: docs/measuring.md.
-func (l limits) slow() time.Duration { return l.reply / 2 }
+// gaveUp reports whether the client ended the connection at the reply deadline or later, and the server had not ended it before.
+func (c *connection) gaveUp(reply time.Duration) bool {
+	byServer := c.reset != 0 && c.reset <= c.ended || c.finished != 0 && c.finished <= c.ended
+	return c.ended != 0 && c.ended-c.accepted >= reply && !byServer
+}
+
+// cutOff reports whether the server ended a connection that it had sent data on, in the way that an outcome says. Packets do not tell
+// whether the answer was complete.
+func (c *connection) cutOff(o outcome) bool {
+	switch {
+	case c.answer == 0:
+	case o == closed:
+		return c.finished != 0 && (c.ended == 0 || c.finished <= c.ended)
+	case o == reset:
+		return c.reset != 0 && (c.ended == 0 || c.reset <= c.ended)
+	}
+	return false
+}
 
 // unaccepted is the outcome of a connection without a SYN-ACK in time.
 func (c *connection) unaccepted(l limits) outcome {
@@ -100,7 +119,11 @@ func (e icmpError) ofRule() bool {
 // ties reports whether the connection has an outcome if the deadlines are up to the tolerance earlier or later.
 func (c *connection) ties(o outcome, l limits) bool {
 	for _, d := range []time.Duration{-tolerance, tolerance} {
-		if c.outcome(limits{dial: l.dial + d, reply: l.reply + 2*d, noRequest: l.noRequest}) == o {
+		near := limits{dial: l.dial + d, reply: l.reply + d, noRequest: l.noRequest}
+		if l.slow > 0 {
+			near.slow = l.slow + d
+		}
+		if c.outcome(near) == o {
 			return true
 		}
 	}

@@ -36,6 +36,7 @@ type icmpError struct {
 type capture struct {
 	packets map[string][]packet
 	lost    map[string]uint64
+	unsaid  []string // places that do not tell how many packets they lost
 }
 
 // readCapture reads the format pcapng, as package observers/capture writes it.
@@ -68,7 +69,9 @@ func readCapture(r io.Reader) (*capture, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the places of the capture: %w", err)
 		}
-		if place.Statistics.PacketsDropped != pcapgo.NgNoValue64 {
+		if s := place.Statistics; s.LastUpdate.IsZero() || s.PacketsDropped == pcapgo.NgNoValue64 { // no block of statistics, or one without the number
+			c.unsaid = append(c.unsaid, place.Name)
+		} else {
 			c.lost[place.Name] = place.Statistics.PacketsDropped
 		}
 		slices.SortStableFunc(c.packets[place.Name], func(a, b packet) int { return int(a.at - b.at) })

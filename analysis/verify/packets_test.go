@@ -43,8 +43,14 @@ func newWire(t testing.TB, nodes ...string) *wire {
 
 // capture ends the capture. lost is the number of packets that the client's interface lost.
 func (w *wire) capture(lost uint64) *bytes.Reader {
-	if err := w.w.WriteInterfaceStats(0, pcapgo.NgInterfaceStatistics{PacketsDropped: lost}); err != nil {
-		w.t.Fatal(err)
+	for _, i := range w.places {
+		stats := pcapgo.NgInterfaceStatistics{}
+		if i == 0 {
+			stats.PacketsDropped = lost
+		}
+		if err := w.w.WriteInterfaceStats(i, stats); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	if err := w.w.Flush(); err != nil {
 		w.t.Fatal(err)
@@ -144,3 +150,5 @@ func (w *wire) icmp(at time.Duration, client, target netip.AddrPort, seq uint32,
 	w.write(clientPlace, at, w.serialize(ethernet(client.Addr()), network(target.Addr(), client.Addr(), layers.IPProtocolICMPv4),
 		&layers.ICMPv4{TypeCode: layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, code)}, gopacket.Payload(quoted[:28])))
 }
+
+func reader(w *wire) *bytes.Reader { return bytes.NewReader(w.out.Bytes()) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/units"
+	"github.com/hitless/hitless/record"
 )
 
 // compareReport compares the numbers of the report with those of the packets: each second, each path, each outage.
@@ -19,9 +20,10 @@ func (k *check) compareReport(l *lane, r *analysis.Report) {
 		return
 	}
 	told := &all[i]
-	for s, want := range l.droppedPerSecond(len(told.DroppedPerSecond)) {
-		if told.DroppedPerSecond[s] != want {
-			k.inReport(l, fmt.Sprintf("second %d: %d dropped in the report, %d by the packets", s, told.DroppedPerSecond[s], want))
+	counted := l.droppedPerSecond()
+	for s := range max(len(counted), len(told.DroppedPerSecond)) {
+		if in, want := at0(told.DroppedPerSecond, s), at0(counted, s); in != want {
+			k.inReport(l, fmt.Sprintf("second %d: %d dropped in the report, %d by the packets", s, in, want))
 		}
 	}
 	k.comparePaths(l, told)
@@ -46,19 +48,29 @@ func (k *check) comparePaths(l *lane, told *analysis.LaneReport) {
 }
 
 // droppedPerSecond counts the dropped attempts of each second of the run by the packets.
-func (l *lane) droppedPerSecond(seconds int) []int {
-	n := make([]int, seconds)
+func (l *lane) droppedPerSecond() (n []int) {
 	for i := range l.attempts {
 		a := &l.attempts[i]
-		if second := int(a.Intended / time.Second); second < seconds && l.seen[i].dropped(a) {
-			n[second]++
+		if !l.seen[i].dropped(a) {
+			continue
 		}
+		second := int(a.Intended / time.Second)
+		n = append(n, make([]int, max(0, second+1-len(n)))...)
+		n[second]++
 	}
 	return n
 }
 
-// compareOutages compares the bounds and the numbers of the report's outages with the failures of the packets. Each failure must lie
-// in an outage.
+// at0 is an element of a list, and 0 beyond its end.
+func at0(list []int, i int) int {
+	if i < len(list) {
+		return list[i]
+	}
+	return 0
+}
+
+// compareOutages compares the outages of the report with the packets: the times of the first and last failure, and the number of failures.
+// Each failure must lie in an outage, and no good attempt over the same node may.
 func (k *check) compareOutages(l *lane, told *analysis.LaneReport) {
 	counted := make([]outageCount, len(told.Outages))
 	for i := range l.attempts {
@@ -74,27 +86,66 @@ func (k *check) compareOutages(l *lane, told *analysis.LaneReport) {
 			k.found(OtherReport, l, a, fmt.Sprintf("%s by the packets, and in no outage of the report", s.outcome))
 			continue
 		}
-		counted[o].add(units.Seconds(a.Intended))
+		counted[o].add(a)
 	}
 	for i, o := range told.Outages {
 		if c := counted[i]; c.failed != o.Failed() || c.from != o.From || c.to != o.To {
 			k.inReport(l, fmt.Sprintf("outage over %q from %s to %s with %d failed attempts in the report; from %s to %s with %d by the packets",
 				o.Node, units.At(o.From), units.At(o.To), o.Failed(), units.At(c.from), units.At(c.to), c.failed))
+		} else {
+			k.compareLength(l, o, c)
 		}
+	}
+}
+
+// compareLength compares the bounds of an outage's length with the packets: its failures last at least the lower bound, and the good
+// attempts before and after them over the same node are not closer than the upper one.
+func (k *check) compareLength(l *lane, o analysis.OutageReport, c outageCount) {
+	const rounding = 0.001 // milliseconds
+	if span := (o.To - o.From) * 1e3; o.LowerMs > span+rounding || o.UpperMs < span-rounding {
+		k.inReport(l, fmt.Sprintf("outage over %q from %s to %s: it lasts %s in the report", o.Node, units.At(o.From), units.At(o.To), units.Range(o.LowerMs, o.UpperMs)))
+	}
+	var before, after *record.Attempt
+	for i := range l.attempts { // in the order of their starts
+		a, s := &l.attempts[i], l.seen[i]
+		path := s.node == o.Node || o.Node == "" && l.terminated() // every attempt over a node passes the load balancer
+		if !path || a.Class == record.Probe || s.failed(a) {
+			continue
+		}
+		switch {
+		case a.Start < c.began:
+			before = a
+		case a.Start > c.ended && after == nil:
+			after = a
+		case a.Start < c.ended:
+			k.found(OtherReport, l, a, fmt.Sprintf("%s by the packets, in the outage over %q from %s to %s", s.outcome, o.Node, units.At(o.From), units.At(o.To)))
+			return
+		}
+	}
+	if before == nil || after == nil {
+		return
+	}
+	most := max(after.Intended-before.Intended, after.Start-before.Start) + after.Connect + tolerance
+	if o.UpperMs > units.MillisUp(most) {
+		k.inReport(l, fmt.Sprintf("outage over %q from %s to %s: it lasts up to %s in the report, and the good attempts around it are at most %s apart",
+			o.Node, units.At(o.From), units.At(o.To), units.MsText(o.UpperMs), most))
 	}
 }
 
 // outageCount is what the packets say about an outage of the report. Times are seconds of the run.
 type outageCount struct {
-	from, to float64
-	failed   int
+	from, to     float64
+	began, ended time.Duration // starts of the first and last failure
+	failed       int
 }
 
-func (c *outageCount) add(at float64) {
-	if c.failed == 0 || at < c.from {
-		c.from = at
+func (c *outageCount) add(a *record.Attempt) {
+	at := units.Seconds(a.Intended)
+	if c.failed == 0 {
+		c.from, c.to, c.began, c.ended = at, at, a.Start, a.Start
 	}
-	c.to = max(c.to, at)
+	c.from, c.to = min(c.from, at), max(c.to, at)
+	c.began, c.ended = min(c.began, a.Start), max(c.ended, a.Start)
 	c.failed++
 }
 

@@ -25,7 +25,8 @@ type Result struct {
 	Counters  *Counters         `json:"counters,omitempty"`
 	Findings  []Finding         `json:"findings"` // the first maxFindings
 	More      int               `json:"more,omitempty"`
-	Lost      map[string]uint64 `json:"lost,omitempty"` // packets that the capture lost, by place
+	Lost      map[string]uint64 `json:"lost,omitempty"`    // packets that the capture lost, by place
+	Missing   []string          `json:"missing,omitempty"` // what the run should have and does not; set by the caller too
 
 	counted record.Counters // of the packets
 }
@@ -62,14 +63,16 @@ const maxFindings = 100
 // LaneResult compares a lane's attempts with its connections.
 type LaneResult struct {
 	Name      string                `json:"name"`
+	Control   bool                  `json:"control,omitempty"` // of the self-test, and not measured
 	Attempts  int                   `json:"attempts"`
-	Record    map[string]int        `json:"record"`    // attempts by outcome, as the record has them
-	Packets   map[string]int        `json:"packets"`   // as the packets have them
-	Unstarted int                   `json:"unstarted"` // without a connection, by a fault of the prober: class probe
-	Undecided int                   `json:"undecided"` // whose connection was open when the capture ended
-	Ties      int                   `json:"ties"`      // whose outcome or path the packets leave open: see docs/verify.md
-	Unlocated int                   `json:"unlocated"` // whose SYN passed no node's interface
-	Paths     map[string]*PathCount `json:"paths"`     // by node, from the packets where they tell
+	Record    map[string]int        `json:"record"`           // attempts by outcome, as the record has them
+	Packets   map[string]int        `json:"packets"`          // as the packets have them
+	Unstarted int                   `json:"unstarted"`        // without a connection, by a fault of the prober: class probe
+	Undecided int                   `json:"undecided"`        // whose connection was open when the capture ended
+	CutOff    int                   `json:"cutOff,omitempty"` // which the server ended after it had sent data: packets do not tell whether that was all
+	Ties      int                   `json:"ties"`             // whose outcome or path the packets leave open: see docs/verify.md
+	Unlocated int                   `json:"unlocated"`        // whose SYN passed no node's interface
+	Paths     map[string]*PathCount `json:"paths"`            // by node, from the packets where they tell
 }
 
 // PathCount counts the attempts over a node.
@@ -124,10 +127,12 @@ func (r *Result) Doubt() string {
 		}
 	}
 	switch {
+	case len(r.Missing) > 0:
+		return "the folder of the run has no " + strings.Join(r.Missing, " and no ") + ": what it would show was not compared"
 	case r.Loop != nil && r.Loop.Requests == 0:
 		return "curl made no request: no lane was measured for a second"
-	case len(r.Lanes) == 0 && r.Loop == nil:
-		return "no lane of this run can be verified with packets"
+	case r.Loop == nil && !slices.ContainsFunc(r.Lanes, func(l *LaneResult) bool { return !l.Control }):
+		return "packets can verify no measured lane of this run"
 	}
 	return ""
 }
@@ -136,7 +141,7 @@ func (r *Result) Doubt() string {
 func (r *Result) Agrees() bool { return r.Doubt() == "" && len(r.Findings) == 0 }
 
 func newLaneResult(l *lane) *LaneResult {
-	return &LaneResult{Name: l.Name, Attempts: len(l.attempts), Record: map[string]int{}, Packets: map[string]int{}, Paths: map[string]*PathCount{}}
+	return &LaneResult{Name: l.Name, Control: l.Control, Attempts: len(l.attempts), Record: map[string]int{}, Packets: map[string]int{}, Paths: map[string]*PathCount{}}
 }
 
 func (r *LaneResult) count(a *record.Attempt, s sight) {
@@ -238,6 +243,7 @@ func (l *LaneResult) writeText(b *strings.Builder) {
 		n    int
 		text string
 	}{{l.Unstarted, "had no connection, by a fault of the prober"}, {l.Undecided, "were open when the capture ended: the record's outcome counts"},
+		{l.CutOff, "were ended by the server after it had sent data: the record's outcome counts"},
 		{l.Ties, "ended within 20 ms of a deadline, or began while the load balancer's members changed: the record counts"},
 		{l.Unlocated, "passed no node that was captured: the record's path counts"}} {
 		if note.n > 0 {

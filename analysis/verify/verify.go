@@ -41,6 +41,9 @@ func Verify(h *record.History, report *analysis.Report, packets io.Reader) (*Res
 	}
 	r := NewResult(h, report)
 	r.Lost = c.lost
+	for _, place := range c.unsaid {
+		r.Missing = append(r.Missing, "number of packets that the capture lost at "+place)
+	}
 	k := newCheck(r, c)
 	for _, l := range lanes {
 		if why := l.unverifiable(); why != "" {
@@ -93,9 +96,17 @@ func (s sight) dropped(a *record.Attempt) bool {
 	return true
 }
 
+// limits are those of docs/measuring.md. Only an answer behind a load balancer that terminates connections can be slow.
 func (l *lane) limits() limits {
-	return limits{dial: l.Dial, reply: l.Reply, noRequest: l.Protocol == record.ProtocolDial}
+	own := limits{dial: l.Dial, reply: l.Reply, noRequest: l.Protocol == record.ProtocolDial}
+	if l.terminated() {
+		own.slow = l.Reply / 2
+	}
+	return own
 }
+
+// terminated reports whether a load balancer terminates the lane's connections, so that no SYN of the client reaches a node.
+func (l *lane) terminated() bool { return l.paths.Of(l.Frontend()).Logged() }
 
 // unverifiable is why packets cannot tell the outcomes of a lane; empty if they can.
 func (l *lane) unverifiable() string {

@@ -50,6 +50,9 @@ adds when it was made, the programs of upstream and the tools, which host.json i
 them, because it must not depend on the time. A conformance report loses its signature.`,
 		Example: "  hitless results keep out/compare-rollout docs/results/rollout.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if inside, err := filepath.Rel(args[0], args[1]); err == nil && filepath.IsLocal(inside) {
+				return fmt.Errorf("%s is in the folder %s, whose files stay as they are; name a file elsewhere", args[1], args[0])
+			}
 			if err := os.MkdirAll(filepath.Dir(args[1]), 0o755); err != nil {
 				return err
 			}

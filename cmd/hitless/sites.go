@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -93,6 +94,8 @@ func onlyOne(f *pflag.FlagSet) error {
 	switch {
 	case len(named) > 1:
 		return fmt.Errorf("%s: each of them names the cluster; give one", strings.Join(named, ", "))
+	case f.Changed("context") && len(named) == 0:
+		return errors.New("--context needs --kubeconfig FILE; give both")
 	case f.Changed("context") && !f.Changed("kubeconfig"):
 		return fmt.Errorf("--context needs --kubeconfig, and %s has no kubeconfig; leave it out", named[0])
 	}

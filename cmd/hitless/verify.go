@@ -7,12 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/analysis/verify"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
 )
 
 func verifyCommand() *cobra.Command {
@@ -27,8 +30,8 @@ Compared are each attempt, the report's seconds, paths and outages, and the figu
 
 A run with --loop has the requests of curl, one each second. Each request that failed must lie in an outage of the report.
 
-The seal is checked first. Nothing is written. Exit codes: 0, all agree; 1, a disagreement; 2, wrong usage, such as a run without a capture
-and a loop; 3, inconclusive, as when the capture lost packets.`,
+The seal is checked first. Nothing is written. Exit codes: 0, all agree; 1, a disagreement; 2, wrong usage, such as a run that has neither a
+capture nor a loop; 3, inconclusive, as when the capture lost packets.`,
 		Example: `  hitless run rollout --capture --loop
   hitless verify out/rollout`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,7 +59,7 @@ func verifyRun(h *record.History) (*verify.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	report, err := analysis.Build(h)
+	report, err := reportIn(h, folder)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +71,9 @@ func verifyRun(h *record.History) (*verify.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	counted := false
 	if captured {
-		if _, err := reading(filepath.Join(folder, record.CountersFile), result.CompareCounters); err != nil {
+		if counted, err = reading(filepath.Join(folder, record.CountersFile), result.CompareCounters); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +84,33 @@ func verifyRun(h *record.History) (*verify.Result, error) {
 	if err == nil {
 		err = identify(result, h, folder)
 	}
+	if err == nil {
+		result.Missing = append(result.Missing, missing(h.Run.Command, map[string]bool{record.CaptureFile: captured, record.CountersFile: counted, record.LoopFile: looped})...)
+	}
 	return result, err
+}
+
+// missing are the files that the flags of a command promise and that do not exist.
+func missing(command string, exists map[string]bool) (files []string) {
+	words, _ := site.SplitWords(command) // what is no command has no flags
+	for _, f := range []struct{ flag, file string }{{"--capture", record.CaptureFile}, {"--capture", record.CountersFile}, {"--loop", record.LoopFile}} {
+		if slices.Contains(words, f.flag) && !exists[f.file] {
+			files = append(files, f.file)
+		}
+	}
+	return files
+}
+
+// reportIn is the report.json of a run's folder. Without one it is computed from the record.
+func reportIn(h *record.History, folder string) (*analysis.Report, error) {
+	data, err := record.ReadFile(os.DirFS(folder), reports.ReportFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return analysis.Build(h)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return analysis.Parse(data, filepath.Join(folder, reports.ReportFile))
 }
 
 // identify adds which run the result is of, when it was made, and with what.

@@ -69,13 +69,14 @@ func TestThePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range steps {
-		if s.patterns == nil {
-			if err := os.WriteFile(s.mark(sum), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if j, err := s.planned(t.Context(), sum); err != nil || j.missing > 0 {
-				t.Errorf("%s has ended, and is planned: %v", s.name, err)
-			}
+		if j, err := s.planned(t.Context(), sum); err != nil || j.missing == 0 {
+			t.Errorf("%s has not ended, and is not planned: %v", s.name, err)
+		}
+		if err := os.WriteFile(s.mark(sum), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := s.planned(t.Context(), sum); err != nil || j.missing > 0 {
+			t.Errorf("%s has ended, and is planned: %v", s.name, err)
 		}
 	}
 }
@@ -95,8 +96,13 @@ func TestTheExpectedEnd(t *testing.T) {
 	}
 }
 
-// A script that fails does not stop the others; an interrupt does. Each script that runs has CPUs of its own.
+// A script that fails does not stop the others and has not ended; an interrupt stops them. Each script that runs has CPUs of its own.
 func TestScriptsRunBesideEachOther(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const sum = "000000000000"
 	var work []job
 	for _, name := range []string{"a", "b", "c", "d"} {
 		work = append(work, job{step: step{name: name, patterns: []string{name}}})
@@ -104,7 +110,7 @@ func TestScriptsRunBesideEachOther(t *testing.T) {
 	var mu sync.Mutex
 	busy := map[string]bool{}
 	var ran []string
-	s := scripts{halves: []string{"0", "1"}, log: func(string) {}, now: time.Now}
+	s := scripts{sum: sum, halves: []string{"0", "1"}, log: func(string) {}, now: time.Now}
 	s.run = func(_ context.Context, st step, cpus string) error {
 		mu.Lock()
 		if busy[cpus] {
@@ -122,9 +128,14 @@ func TestScriptsRunBesideEachOther(t *testing.T) {
 	if failed := s.all(t.Context(), work); !slices.Equal(failed, []string{"b"}) || len(ran) != 4 {
 		t.Errorf("failed %v, ran %v", failed, ran)
 	}
+	for name, want := range map[string]int{"a": 0, "b": 1} {
+		if j, err := (step{name: name}).planned(t.Context(), sum); err != nil || j.missing != want {
+			t.Errorf("%d runs of %s are planned (%v), want %d", j.missing, name, err, want)
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ran = nil
-	one := scripts{halves: []string{"0"}, log: func(string) {}, now: time.Now, run: func(_ context.Context, st step, _ string) error {
+	one := scripts{sum: sum, halves: []string{"0"}, log: func(string) {}, now: time.Now, run: func(_ context.Context, st step, _ string) error {
 		ran = append(ran, st.name)
 		cancel()
 		return nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -62,11 +63,12 @@ func evidence(ctx context.Context, part shard.Shard, planOnly bool) error {
 	if planOnly || len(work) == 0 {
 		return nil
 	}
+	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		return err
+	}
 	before := filepath.Join(stateDir, "before")
-	if _, err := os.Stat(before); errors.Is(err, os.ErrNotExist) {
-		if err := os.CopyFS(before, os.DirFS(resultsDir)); err != nil {
-			return fmt.Errorf("keeping the results of before: %w", err)
-		}
+	if err := keepResults(before); err != nil {
+		return fmt.Errorf("keeping the results of before: %w", err)
 	}
 	s := scripts{sum: sum, halves: halves(runtime.NumCPU()), log: func(line string) { fmt.Println(line) }, now: time.Now, run: runScript}
 	failed := s.all(ctx, work)
@@ -80,6 +82,21 @@ func evidence(ctx context.Context, part shard.Shard, planOnly bool) error {
 		return fmt.Errorf("failed: %s; their logs are in %s, and the same command continues", strings.Join(failed, ", "), stateDir)
 	}
 	return os.RemoveAll(before)
+}
+
+// keepResults copies the results, unless an earlier call that did not end well has done so.
+func keepResults(to string) error {
+	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	part := to + ".part" // an interrupt leaves no half of a copy under the name
+	if err := os.RemoveAll(part); err != nil {
+		return err
+	}
+	if err := os.CopyFS(part, os.DirFS(resultsDir)); err != nil {
+		return err
+	}
+	return os.Rename(part, to)
 }
 
 // tellChanges prints the changes since before, and how many rows are of the program.

@@ -63,12 +63,6 @@ func planned(ctx context.Context, all []step, part shard.Shard, sum string) (wor
 
 func (s step) planned(ctx context.Context, sum string) (job, error) {
 	j := job{step: s}
-	if s.patterns == nil {
-		j.files = 1
-		if _, err := os.Stat(s.mark(sum)); errors.Is(err, os.ErrNotExist) {
-			j.missing = 1
-		}
-	}
 	for _, pattern := range s.patterns {
 		files, err := filepath.Glob(filepath.Join(resultsDir, pattern))
 		if err != nil {
@@ -85,14 +79,16 @@ func (s step) planned(ctx context.Context, sum string) (job, error) {
 			}
 		}
 	}
-	if s.patterns != nil && j.files == 0 {
-		j.files, j.missing = 1, 1 // nothing was made yet
+	// A script that has not ended well with this program may have more rows than files. It skips those that are made.
+	j.files = max(j.files, 1)
+	if _, err := os.Stat(s.mark(sum)); errors.Is(err, os.ErrNotExist) {
+		j.missing = max(j.missing, 1)
 	}
 	j.left = s.usual * time.Duration(j.missing) / time.Duration(j.files)
 	return j, nil
 }
 
-// mark is the file that says that a step without committed results has ended with a program.
+// mark is the file that says that a step has ended well with a program.
 func (s step) mark(sum string) string { return filepath.Join(stateDir, s.name+"-"+sum[:12]) }
 
 // atOnce is how many scripts run at a time.
@@ -145,7 +141,7 @@ func (s *scripts) all(ctx context.Context, work []job) []string {
 					return
 				}
 				err := s.run(ctx, j.step, cpus)
-				if err == nil && j.patterns == nil {
+				if err == nil {
 					err = os.WriteFile(j.mark(s.sum), nil, 0o644)
 				}
 				s.ended(j, err)

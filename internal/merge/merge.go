@@ -12,6 +12,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/shard"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
 	"github.com/hitless/hitless/suites/conformance"
@@ -69,7 +70,7 @@ func joinerOf(ctx context.Context, dirs []string, key ed25519.PublicKey) (func(d
 	case shard.Comparison:
 		return comparisonOf(ctx, parts, key)
 	case shard.Museum:
-		return museumOf(ctx, parts)
+		return museumOf(ctx, parts, key)
 	case shard.Soak:
 		return soakOf(parts, key)
 	default:
@@ -89,6 +90,11 @@ func comparisonOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey
 	c, err := compare.JoinParts(read)
 	if err != nil {
 		return nil, err
+	}
+	for i, name := range parts[0].Runs {
+		if err := sameRecord(filepath.Join(shard.Home(parts, i).Dir, name), historyOf(c, name), parts[0].ProgramSha256, key); err != nil {
+			return nil, err
+		}
 	}
 	return func(dir string) (*Whole, error) {
 		err := copyRuns(dir, parts)
@@ -117,7 +123,7 @@ func conformanceOf(ctx context.Context, dirs []string, key ed25519.PublicKey) (f
 	}, nil
 }
 
-func museumOf(ctx context.Context, parts []shard.Part) (func(string) (*Whole, error), error) {
+func museumOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey) (func(string) (*Whole, error), error) {
 	found := map[string]run.BugResult{}
 	for _, p := range parts {
 		bugs, err := run.ReadBugs(ctx, filepath.Join(p.Dir, run.MuseumFile))
@@ -129,10 +135,13 @@ func museumOf(ctx context.Context, parts []shard.Part) (func(string) (*Whole, er
 		}
 	}
 	whole := &Whole{}
-	for _, id := range parts[0].Runs {
+	for i, id := range parts[0].Runs {
 		b, has := found[id]
 		if !has {
 			return nil, fmt.Errorf("no shard has the result of %s; run the shards again", id)
+		}
+		if err := sameRecord(filepath.Join(shard.Home(parts, i).Dir, id), b.HistorySha256, parts[0].ProgramSha256, key); err != nil {
+			return nil, err
 		}
 		whole.Bugs = append(whole.Bugs, b)
 	}
@@ -144,13 +153,60 @@ func museumOf(ctx context.Context, parts []shard.Part) (func(string) (*Whole, er
 func soakOf(parts []shard.Part, key ed25519.PublicKey) (func(string) (*Whole, error), error) {
 	whole := &Whole{}
 	for i, name := range parts[0].Runs {
-		folder, err := reports.OpenRun(filepath.Join(shard.Home(parts, i).Dir, name), key)
+		dir := filepath.Join(shard.Home(parts, i).Dir, name)
+		folder, err := reports.OpenRun(dir, key)
 		if err != nil {
+			return nil, err
+		}
+		if err := sameProgram(dir, folder.History, parts[0].ProgramSha256); err != nil {
 			return nil, err
 		}
 		whole.Soak = append(whole.Soak, Seed{name, folder.Report.Verdict, folder.Origin.HistorySha256})
 	}
 	return func(dir string) (*Whole, error) { return whole, copyRuns(dir, parts) }, nil
+}
+
+// sameRecord checks that the record in the folder of a run is the one that the results of a shard name, and that the shard's program made it.
+// A run without a record has no history.
+func sameRecord(dir, history, program string, key ed25519.PublicKey) error {
+	if history == "" {
+		return nil
+	}
+	h, err := record.OpenSigned(dir, key)
+	if err != nil {
+		return err
+	}
+	if why := h.Distrust(); why != "" {
+		return &record.DamageError{Folder: dir, Reason: why}
+	}
+	origin, err := h.Origin()
+	if err != nil {
+		return err
+	}
+	if origin.HistorySha256 != history {
+		return &record.DamageError{Folder: dir, Reason: fmt.Sprintf("the results of the shard name the history %.12s, and the folder has %.12s", history, origin.HistorySha256)}
+	}
+	return sameProgram(dir, h, program)
+}
+
+// sameProgram checks that the program of a shard made a run. One that was interrupted may have runs of an earlier call beside its own.
+func sameProgram(dir string, h *record.History, program string) error {
+	if own := h.Run.ProgramSha256; own != "" && own != program {
+		return fmt.Errorf("the run in %s was made by the program %.12s, and its shard by %.12s; run the shard again", dir, own, program)
+	}
+	return nil
+}
+
+// historyOf is the history of a comparison's run, by the folder of the run; empty for a run without one.
+func historyOf(c *compare.Comparison, folder string) string {
+	for _, s := range c.Subjects {
+		for _, r := range s.Runs {
+			if filepath.Dir(r.Report) == folder {
+				return r.HistorySha256
+			}
+		}
+	}
+	return ""
 }
 
 // copyRuns copies the folders of the runs of all shards. A run that needed no folder has none.

@@ -20,6 +20,8 @@ func Changes(before, after []Row) (lines []string) {
 		}
 		b := before[i]
 		switch {
+		case a.Wrong != b.Wrong:
+			lines = append(lines, fmt.Sprintf("%s: a result %s, was a result %s", name, acceptance(a), acceptance(b)))
 		case a.Verdict != b.Verdict:
 			lines = append(lines, fmt.Sprintf("%s: %s, was %s", name, a.Verdict, b.Verdict))
 		case a.KindsTold && b.KindsTold && !slices.Equal(a.classes(), b.classes()):
@@ -37,6 +39,14 @@ func Changes(before, after []Row) (lines []string) {
 		}
 	}
 	return append(lines, fmt.Sprintf("%s of %s have the verdict, classes and causes of before; %s were made anew", units.Thousands(same), units.Plural(len(after), "row"), units.Thousands(repeated)))
+}
+
+// acceptance says whether a result is accepted.
+func acceptance(r Row) string {
+	if r.Wrong == "" {
+		return "that is accepted"
+	}
+	return r.Wrong
 }
 
 func indexOf(rows []Row, r Row) int {

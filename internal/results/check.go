@@ -28,8 +28,8 @@ type Checked struct {
 	Unread   []Finding // files that could not be read, or that no format reads
 }
 
-// Check reads all results below a folder, or those in a file. It lists the rows that another program than this one made, and those that do
-// not tell what made them. program is the SHA-256 of this one.
+// Check reads all results below a folder, or those in a file. It lists the rows that another program than this one made, those that do not
+// tell what made them, and those that are not accepted. program is the SHA-256 of this one.
 func Check(ctx context.Context, top, program string) (*Checked, error) {
 	files, err := files(top)
 	if err != nil {
@@ -76,6 +76,9 @@ func ofFile(file string, rows []Row, program string) (found []Finding) {
 		}
 		if lacks := r.Lacks(); len(lacks) > 0 {
 			add(r, "without "+strings.Join(lacks, ", "))
+		}
+		if r.Wrong != "" {
+			add(r, r.Wrong)
 		}
 	}
 	return found

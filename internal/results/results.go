@@ -25,6 +25,7 @@ type Row struct {
 	// Kinds are the classes and causes of the failures, sorted. They count only with KindsTold: older files do not have them.
 	Kinds     []compare.FailureKind
 	KindsTold bool
+	Wrong     string // why the result is not accepted, whatever made it; empty if it is
 	// HistorySha256 is empty for a result without a history.
 	HistorySha256 string
 	Origin

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/analysis/verify"
 	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/record/recordtest"
@@ -84,6 +85,40 @@ func check(t *testing.T, top string) *Checked {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// A verification that disagrees is listed, whichever program made it.
+func TestDisagreementsAreListed(t *testing.T) {
+	data, err := os.ReadFile("../../docs/results/verified/rollout-1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r verify.Result
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	top := t.TempDir()
+	listed := func() bool {
+		text, err := json.Marshal(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testfiles.Write(t, top, "rollout-1.json", text)
+		return !check(t, top).OK()
+	}
+	r.Run.ProgramSha256 = own
+	if listed() {
+		t.Error("a verification that agrees is listed")
+	}
+	r.Lost["client"] = 1
+	if !listed() {
+		t.Error("an inconclusive verification is not listed")
+	}
+	delete(r.Lost, "client")
+	r.Findings = append(r.Findings, verify.Finding{Kind: verify.OtherPath, Text: "another path"})
+	if !listed() {
+		t.Error("a disagreement is not listed")
+	}
 }
 
 // A kept result of this program is not listed. Red twins: each reason for which a row or a file is listed.

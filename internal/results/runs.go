@@ -11,6 +11,7 @@ import (
 
 	"github.com/hitless/hitless/analysis/verify"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
@@ -153,8 +154,19 @@ func readVerified(ctx context.Context, path string) ([]Row, error) {
 	if i := slices.Index(words, "--subject"); err == nil && i >= 0 && i+1 < len(words) {
 		subject = words[i+1]
 	}
-	return []Row{{Name: r.Run.Command, Subject: subject, Verdict: string(r.Run.Verdict), HistorySha256: r.Run.HistorySha256, Again: ofCommand(r.Run.Command, readRun),
+	return []Row{{Name: r.Run.Command, Subject: subject, Verdict: string(r.Run.Verdict), Wrong: wrongOf(r), HistorySha256: r.Run.HistorySha256, Again: ofCommand(r.Run.Command, readRun),
 		Origin: Origin{r.Run.ProgramSha256, kernelOf(r.Run.Kernel), r.Run.ControlPlane, r.Run.Made}}}, nil
+}
+
+// wrongOf is why a verification does not confirm its run; empty if it does.
+func wrongOf(r *verify.Result) string {
+	if doubt := r.Doubt(); doubt != "" {
+		return "whose verification is inconclusive: " + doubt
+	}
+	if n := len(r.Findings) + r.More; n > 0 {
+		return "whose verification found " + units.Plural(n, "disagreement")
+	}
+	return ""
 }
 
 // ReadVerified reads a result of `hitless verify --json`.

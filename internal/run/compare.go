@@ -90,8 +90,8 @@ func (asked Comparison) isAgainst(v variant, spec subject.Spec, name string) boo
 func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Comparison, err error) {
 	variants := asked.variants(o)
 	if len(variants) < 2 || asked.Runs < 1 {
-		return nil, usagef("comparing needs two subjects or kernels (--guest-kernel) or more, and one run or more; %d subjects and %d runs were given",
-			len(asked.Subjects), asked.Runs)
+		return nil, usagef("comparing needs two subjects or kernels or more, and one run or more of each: give --subject or --guest-kernel again; %d subjects, %d kernels and %d runs were given",
+			len(asked.Subjects), len(asked.Kernels), asked.Runs)
 	}
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func (o Options) comparable(ctx context.Context, asked Comparison) (compared []c
 		if err != nil {
 			return nil, options, err
 		}
-		if options.Kernels && slices.Contains(names, name) {
-			return nil, options, usagef("%s is given twice; kernels of files need different names", name)
+		if slices.Contains(names, name) {
+			return nil, options, usagef("%s is given twice; give each subject and each kernel once, and files of kernels different names", name)
 		}
 		compared, names = append(compared, compare.Subject{Subject: name, Runs: make([]compare.Run, asked.Runs)}), append(names, name)
 		if is && options.Against == "" {

@@ -12,7 +12,7 @@ import (
 // It waits at most within for each namespace. report receives a line for each action. The error names what is left.
 func Clean(ctx context.Context, l LiveOptions, within time.Duration, report func(string)) error {
 	if !l.Named() {
-		return Usagef("which cluster? name its kubeconfig with --kubeconfig FILE")
+		return Usagef("which cluster? name its kubeconfig with --kubeconfig FILE, or give --in-cluster in a pod")
 	}
 	c, err := l.Open()
 	if err != nil {

@@ -69,6 +69,15 @@ func (c Config) options(r *Run) run.Options {
 // live reports whether the runs take place on a live cluster.
 func (c Config) live() bool { return c.Options.Site() != run.InLab }
 
+// checkKubeconfig reads the kubeconfig of a live cluster, without a request.
+func (c Config) checkKubeconfig() error {
+	if !c.live() || c.Options.Live.Kubeconfig == "" {
+		return nil
+	}
+	_, err := c.Options.Live.Open()
+	return err
+}
+
 // checkAccess checks the rights that the runs of specs need on a live cluster, all at once.
 func (c Config) checkAccess(ctx context.Context, planned []Planned) error {
 	if !c.live() {
