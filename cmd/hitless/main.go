@@ -99,8 +99,8 @@ func root() *cobra.Command {
 		Use:   "hitless",
 		Short: "Does this Kubernetes Service proxy drop connections when something changes?",
 		Long: strings.TrimSpace(`
-hitless runs a Kubernetes Service proxy through rollouts, restarts and faults, while probes open connections to an
-external IP at a fixed rate, and reports every dropped connection, second by second, with its cause.
+hitless takes a Kubernetes Service proxy through rollouts, restarts and faults. Probes open connections to an external IP at a fixed rate.
+The report names every dropped connection, second by second, with its cause.
 
 Exit codes: 0 pass, 1 fail (more connections dropped or delayed than accepted), 2 wrong usage or environment, or skipped, 3 the measurement
 cannot be trusted, 130 interrupted.`),

@@ -65,8 +65,8 @@ shorter, and stays there when the search is interrupted.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&out, "out", "", "file for the timeline (default minimized.timeline in DIR)")
-	f.StringVar(&o.Subject, "subject", "", "the run's `SUBJECT`, which has to be given when a file described it")
-	f.StringVar(&o.GuestKernel, "guest-kernel", "", "the run's `KERNEL`, which has to be given when files were it")
+	f.StringVar(&o.Subject, "subject", "", "`SUBJECT` of the run; needed only if it was exec:FILE")
+	f.StringVar(&o.GuestKernel, "guest-kernel", "", "`KERNEL` of the run; needed only if it was a folder or .deb files")
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs to use instead of building or downloading them")
 	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a trial is ended, and counts as one that does not fail")
 	return cmd

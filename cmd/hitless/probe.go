@@ -29,8 +29,8 @@ func probeCommand() *cobra.Command {
 
 The first 3.5 seconds are the baseline, in which nothing may change, and the proof of the detector: on a canary lane to
 the same target, what arrives for its sockets is dropped by this machine's own kernel for 20 ms and for 200 ms. A
-measurement that does not find both is invalid. The proof covers everything on this side, and it is the floor of the
-verdict: "pass" says that no outage of that length was seen from this machine; it does not cover whether the change took place.
+measurement that does not find both is invalid. "pass" says that this machine saw no outage longer than the detection floor in
+the report. It does not say whether your change took place.
 
 It needs no privilege, runs by the real clock, and adds --rate connections a second to the target (and the canary's, at
 least 100 a second, for those seconds). Results go to --out: report.html, report.json, junit.xml, summary.md, history/

@@ -16,13 +16,13 @@ func recordCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "record --kubeconfig FILE --out FILE.timeline", Short: "Record the changes of a live cluster as a timeline", Args: cobra.NoArgs,
 		Long: `Record the changes of a live cluster as a timeline: of its Services, EndpointSlices, Nodes and Pods, as its API tells it. The
-cluster is only read (list and watch). hitless replay does the same to any proxy in the lab, with --controlplane replay.
+cluster is only read (list and watch). hitless replay repeats the changes with any proxy in the lab, with --controlplane replay.
 
 What is kept is what proxies act upon: addresses, ports, policies, conditions. Annotations, environments, images, secrets and
-other labels are never kept. With --anonymous names, addresses and node ports are replaced as well: the same by the same, and
-by addresses that the lab does not have.
+other labels are never kept. With --anonymous names, addresses and node ports are replaced too. Equal ones get equal replacements.
+The new addresses are none of the lab's.
 
-The rate of probing that it says suits its length, so that the record of a replay has room: 10 a second for --for 24h.
+The timeline also states a rate of probes. It is lower for longer recordings, so that the record of a replay fits: 10 a second for --for 24h.
 
 It ends after --for, or by Ctrl-C, with a whole timeline either way. Until then its name is FILE.timeline.part; after a kill
 that is what is left, and hitless replay says that it is cut off.`,
@@ -54,7 +54,7 @@ that is what is left, and hitless replay says that it is cut off.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&l.Kubeconfig, "kubeconfig", "", "of the cluster, a `FILE`")
+	f.StringVar(&l.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster")
 	f.StringVar(&l.Context, "context", "", "context of the kubeconfig (default its current one)")
 	f.StringVar(&o.File, "out", "", "`FILE` for the timeline; it must not be there yet")
 	f.DurationVar(&o.For, "for", 0, "how long to record (default until Ctrl-C)")

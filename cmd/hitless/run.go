@@ -34,13 +34,16 @@ func runCommand() *cobra.Command {
 The lab is a virtual machine with a stock kernel (--guest-kernel names it) and, by default, a virtual clock: the same call with the same seed gives
 the same history, byte for byte. With --kernel host the lab is in namespaces of this machine's own kernel, without root where the
 system allows it, with the real clock; such runs are not repeatable. With --kubeconfig the scenario runs on a live cluster,
-in a namespace of its own that is deleted in the end; with --in-cluster to the one that this pod is in; with --kind to one that
-the program kind makes for the run, and that is deleted in the end too. Results go to --out: report.html,
-report.json, junit.xml, summary.md, history/, logs/ and host.json, and with --openmetrics openmetrics.txt.
+in a namespace of its own that is deleted at the end. With --in-cluster it runs on the cluster of this pod. With --kind it runs on a cluster
+that the program kind makes, and that is deleted at the end.
+
+Results go to --out: report.html, report.json, junit.xml, summary.md, history/, logs/ and host.json, and with --openmetrics openmetrics.txt.
 
 On a terminal the last line shows, about once a second, the run's own time and its end, dropped and delayed connections,
 the stage, connections per second, and the speed relative to wall time. The end is that of the earlier run in the same folder, or about what
-the plan says. Elsewhere only phases and steps are shown, a line each.`,
+the plan says. Elsewhere only phases and steps are shown, a line each.
+
+Exit codes: 0, pass; 1, fail; 2, wrong usage or environment, or skipped; 3, the measurement cannot be trusted; 130, interrupted.`,
 		Example: `  hitless run rollout
   hitless run rollout --set trafficPolicy=Local --set replicas=1 --set terminatingFallback=off
   hitless run rollout --subject kube-proxy@v1.26.0/iptables --seed 7
@@ -75,7 +78,7 @@ the plan says. Elsewhere only phases and steps are shown, a line each.`,
 	sites = addSiteFlags(f, &o)
 	f.StringVar(&o.Live.Kubeconfig, "kubeconfig", "", "run on the cluster of this kubeconfig, a `FILE`, instead of in a lab: docs/clusters.md")
 	f.BoolVar(&o.Live.InCluster, "in-cluster", false, "run on the cluster that this pod is in, with its service account: docs/deploy.md")
-	f.StringArrayVar(&kinds, "kind", nil, "run on a cluster of this `VERSION` of Kubernetes that kind makes and deletes, such as v1.26.0; again for another, with --nodes for pods each: docs/clusters.md")
+	f.StringArrayVar(&kinds, "kind", nil, "run on a cluster of this `VERSION` of Kubernetes that the program kind makes and deletes, such as v1.26.0; --nodes is its number of nodes for pods; repeat for more versions: docs/clusters.md")
 	signFlag(f, &o.Sign)
 	verboseFlag(f)
 	budgetFlag(f, &o)
@@ -183,7 +186,7 @@ func setFlag(f *pflag.FlagSet, set *[]string) {
 func labFlags(f *pflag.FlagSet, o *run.Options) {
 	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
 	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab runs: vm, host (namespaces of this machine's kernel, with the real clock), or auto: vm for the virtual clock, host for the real one if it can")
-	f.StringVar(&o.Clock, "clock", "auto", "auto, virtual or real; auto is virtual")
+	f.StringVar(&o.Clock, "clock", "auto", "clock of the lab: virtual, real or auto, which is real with --kernel host and virtual otherwise")
 	f.BoolVar(&o.Cold, "cold", false, "boot the guest instead of resuming a snapshot; the history is the same")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	programsFlags(f, o)

@@ -59,16 +59,16 @@ func (s siteFlags) check(f *pflag.FlagSet, chosen run.Kind) error {
 // clusterFlags are the flags of runs on a live cluster, without those that name the cluster.
 func clusterFlags(f *pflag.FlagSet, l *site.LiveOptions) {
 	f.StringVar(&l.Context, "context", "", "context of the kubeconfig (default its current one)")
-	f.StringVar(&l.Target, "target", "loadbalancer", "where the lanes go on a live cluster: loadbalancer, or nodeport (a node's address)")
+	f.StringVar(&l.Target, "target", "loadbalancer", "address that is measured on a live cluster: loadbalancer, or nodeport (at a node's address)")
 	f.DurationVar(&l.Patience, "address-within", 3*time.Minute, "how long a live cluster may take to give the Service its address")
 	f.BoolVar(&l.DryRun, "dry-run", false, "describe what would be done to the live cluster, and stop")
 	f.BoolVar(&l.AllowDisruption, "allow-disruption", false, "permit restart, upgrade and drain to change objects of the live cluster that are not their own: its proxy's DaemonSet, a node, the pods on it")
 	l.Fleet = &site.FleetOptions{}
 	f.IntVar(&l.Fleet.Workers, "fleet", 0, "probes in the live cluster, in addition to those of this machine: pods of a Deployment, to the Service's cluster IP")
-	f.BoolVar(&l.Fleet.Everywhere, "fleet-everywhere", false, "one such probe on each node, by a DaemonSet, instead of a number")
-	f.BoolVar(&l.Fleet.OnHost, "fleet-on-host", false, "such probes in the network of their nodes (hostNetwork)")
+	f.BoolVar(&l.Fleet.Everywhere, "fleet-everywhere", false, "one probe pod on each node, by a DaemonSet, instead of --fleet N")
+	f.BoolVar(&l.Fleet.OnHost, "fleet-on-host", false, "run the pods of --fleet or --fleet-everywhere in the network of their nodes (hostNetwork)")
 	f.StringVar(&l.Fleet.Image, "fleet-image", "", "`IMAGE` with hitless that the live cluster can pull")
-	f.Float64Var(&l.Fleet.Rate, "fleet-rate", 0, "new connections per second of each such probe (default 10)")
+	f.Float64Var(&l.Fleet.Rate, "fleet-rate", 0, "new connections per second of each of these pods (default 10)")
 	flags.Words(f, "target", "loadbalancer", "nodeport")
 }
 
@@ -144,7 +144,7 @@ app.kubernetes.io/managed-by=hitless marks them. That ends runs that are under w
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&l.Kubeconfig, "kubeconfig", "", "of the cluster, a `FILE`")
+	f.StringVar(&l.Kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster")
 	f.StringVar(&l.Context, "context", "", "context of the kubeconfig (default its current one)")
 	f.BoolVar(&l.InCluster, "in-cluster", false, "the cluster that this pod is in, with its service account")
 	f.BoolVar(&l.DryRun, "dry-run", false, "list what would be restored and deleted, and stop")

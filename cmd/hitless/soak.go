@@ -33,11 +33,13 @@ func soakCommand() *cobra.Command {
 		Short: "Days of churn in virtual time, on one seed or many",
 		Long: `Days of churn in virtual time, on one seed or many.
 
-Rollouts, restarts of proxies, scaling and, with --set, flaps, lost nodes, API blips and bursts of other Services' endpoints happen at
-random times of the seed's choice, while probes open a connection every --probe-every. A soak ends at its first failed attempt (the
-proxies are restarted then, to see whether that cures it), or goes on with --keep-going. A seed that fails does so again: the command
-that repeats it is printed. The detector is proved before the churn and again every six hours of it (--set proofEvery); a soak whose later
-proof fails is invalid from the last good one on.`,
+Rollouts, restarts of proxies and scaling happen at random times, which the seed determines. --set adds flaps, lost nodes, outages of the API
+and bursts of other Services' endpoints. Probes open a connection every --probe-every. A soak ends at its first failed attempt, or goes on with
+--keep-going. After the failed attempt the proxies are restarted, to see whether that repairs them. A seed that fails does so again: the command
+that repeats it is printed. The detector is proved before the churn and again every six hours of it (--set proofEvery). If a later proof fails,
+the soak is invalid from the last good one on.
+
+Exit codes: 0, pass; 1, a seed fails; 2, wrong usage or environment; 3, the measurement cannot be trusted; 130, interrupted.`,
 		Example: `  hitless soak --for 24h --controlplane replay
   hitless soak --for 24h --seeds 1..8 --controlplane replay --subject kube-proxy@v1.12.2/ipvs`,
 		Args: cobra.NoArgs,
