@@ -1,13 +1,11 @@
 package verify
 
 import (
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/gopacket/gopacket/layers"
 
-	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/record/recordtest"
 )
@@ -119,41 +117,6 @@ func TestThePathIsThatOfTheFirstSYN(t *testing.T) {
 		if !r.Agrees() {
 			t.Errorf("with the second SYN over %s: %.1000v", other, r.Findings)
 		}
-	}
-}
-
-// The report must have the outages of the packets, each by itself and with its own bounds.
-func TestOtherOutagesInTheReportAreFound(t *testing.T) {
-	for name, change := range map[string]func(l *analysis.LaneReport){
-		"a length that the attempts around it do not allow": func(l *analysis.LaneReport) { l.Outages[0].UpperMs += 1e3 },
-		"a length below that of its failures":               func(l *analysis.LaneReport) { l.Outages[0].LowerMs = l.Outages[0].UpperMs },
-		"fewer seconds":                                     func(l *analysis.LaneReport) { l.DroppedPerSecond = l.DroppedPerSecond[:31] },
-		"two outages of a node as one": func(l *analysis.LaneReport) {
-			first := &l.Outages[0]
-			i := 1 + slices.IndexFunc(l.Outages[1:], func(o analysis.OutageReport) bool { return o.Node == first.Node })
-			for class, n := range l.Outages[i].Classes {
-				first.Classes[class] += n
-			}
-			first.To, first.UpperMs = l.Outages[i].To, (l.Outages[i].To-first.From)*1e3+20
-			l.Outages = slices.Delete(l.Outages, i, i+1)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := losing()
-			h, packets := s.Write(t), captured(t, s).capture(0)
-			report, err := analysis.Build(h)
-			if err != nil {
-				t.Fatal(err)
-			}
-			change(&report.Lanes[0])
-			r, err := Verify(h, report, packets)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == OtherReport }) {
-				t.Errorf("%.2000v are the findings, want one about the report", r.Findings)
-			}
-		})
 	}
 }
 

@@ -136,6 +136,18 @@ func TestOtherNumbersInTheReportAreFound(t *testing.T) {
 		"a path":                    func(l *analysis.LaneReport) { l.Paths[0].Dropped-- },
 		"an outage that is missing": func(l *analysis.LaneReport) { l.Outages = l.Outages[1:] },
 		"the end of an outage":      func(l *analysis.LaneReport) { l.Outages[0].To += 0.01 },
+		"fewer seconds":             func(l *analysis.LaneReport) { l.DroppedPerSecond = l.DroppedPerSecond[:31] },
+		"a length that the attempts around it do not allow": func(l *analysis.LaneReport) { l.Outages[0].UpperMs += 1e3 },
+		"a length beyond that of its failures":              func(l *analysis.LaneReport) { l.Outages[0].LowerMs = l.Outages[0].UpperMs },
+		"two outages of a node as one": func(l *analysis.LaneReport) {
+			first := &l.Outages[0]
+			i := 1 + slices.IndexFunc(l.Outages[1:], func(o analysis.OutageReport) bool { return o.Node == first.Node })
+			for class, n := range l.Outages[i].Classes {
+				first.Classes[class] += n
+			}
+			first.To, first.UpperMs = l.Outages[i].To, (l.Outages[i].To-first.From)*1e3+20
+			l.Outages = slices.Delete(l.Outages, i, i+1)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := losing()
