@@ -120,7 +120,7 @@ func TestThePathIsThatOfTheFirstSYN(t *testing.T) {
 	}
 }
 
-// What proves nothing is inconclusive.
+// A verification is inconclusive if no measured lane can be verified, or if the capture does not tell how many packets it lost.
 func TestCapturesThatProveNothing(t *testing.T) {
 	s := losing()
 	r := verified(t, s, captured(t, s).capture(0))

@@ -64,9 +64,9 @@ func (c *connection) outcome(l limits) outcome {
 		return delayed
 	case c.answer > 0:
 		return answered
-	case c.reset != 0 && (c.ended == 0 || c.reset <= c.ended):
+	case c.byServer(c.reset):
 		return reset
-	case c.finished != 0 && (c.ended == 0 || c.finished <= c.ended):
+	case c.byServer(c.finished):
 		return closed
 	case c.ended != 0:
 		return replyTimeout
@@ -76,21 +76,18 @@ func (c *connection) outcome(l limits) outcome {
 
 // gaveUp reports whether the client ended the connection at the reply deadline or later, and the server had not ended it before.
 func (c *connection) gaveUp(reply time.Duration) bool {
-	byServer := c.reset != 0 && c.reset <= c.ended || c.finished != 0 && c.finished <= c.ended
-	return c.ended != 0 && c.ended-c.accepted >= reply && !byServer
+	return c.ended != 0 && c.ended-c.accepted >= reply && !c.byServer(c.reset) && !c.byServer(c.finished)
+}
+
+// byServer reports whether the server's RST or FIN at an instant, which is 0 for none, ended the connection before the client did.
+func (c *connection) byServer(at time.Duration) bool {
+	return at != 0 && (c.ended == 0 || at <= c.ended)
 }
 
 // cutOff reports whether the server ended a connection that it had sent data on, in the way that an outcome says. Packets do not tell
 // whether the answer was complete.
 func (c *connection) cutOff(o outcome) bool {
-	switch {
-	case c.answer == 0:
-	case o == closed:
-		return c.finished != 0 && (c.ended == 0 || c.finished <= c.ended)
-	case o == reset:
-		return c.reset != 0 && (c.ended == 0 || c.reset <= c.ended)
-	}
-	return false
+	return c.answer > 0 && (o == closed && c.byServer(c.finished) || o == reset && c.byServer(c.reset))
 }
 
 // unaccepted is the outcome of a connection without a SYN-ACK in time.

@@ -84,21 +84,26 @@ func verifyRun(h *record.History) (*verify.Result, error) {
 	if err == nil {
 		err = identify(result, h, folder)
 	}
-	if err == nil {
-		result.Missing = append(result.Missing, missing(h.Run.Command, map[string]bool{record.CaptureFile: captured, record.CountersFile: counted, record.LoopFile: looped})...)
+	if err != nil {
+		return nil, err
 	}
+	files, err := missing(h.Run.Command, map[string]bool{record.CaptureFile: captured, record.CountersFile: counted, record.LoopFile: looped})
+	result.Missing = append(result.Missing, files...)
 	return result, err
 }
 
 // missing are the files that the flags of a command promise and that do not exist.
-func missing(command string, exists map[string]bool) (files []string) {
-	words, _ := site.SplitWords(command) // what is no command has no flags
+func missing(command string, exists map[string]bool) (files []string, err error) {
+	words, err := site.SplitWords(command)
+	if err != nil {
+		return nil, fmt.Errorf("reading the command of the run: %w", err)
+	}
 	for _, f := range []struct{ flag, file string }{{"--capture", record.CaptureFile}, {"--capture", record.CountersFile}, {"--loop", record.LoopFile}} {
 		if slices.Contains(words, f.flag) && !exists[f.file] {
 			files = append(files, f.file)
 		}
 	}
-	return files
+	return files, nil
 }
 
 // reportIn is the report.json of a run's folder. Without one it is computed from the record.
