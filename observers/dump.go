@@ -40,7 +40,12 @@ func Dumps() []Dump {
 		{"sockets.txt", "the sockets", dumpSockets},
 		{"addresses.txt", "the addresses", dumpAddresses},
 		{"routes.txt", "the routes (/proc/net/route)", procFile("route")},
+		{"neighbours.txt", "the neighbours by ARP (/proc/net/arp)", procFile("arp")},
 		{"snmp.txt", "the counters (/proc/net/snmp)", procFile("snmp")},
+		{"netstat.txt", "further counters of IP and TCP (/proc/net/netstat)", procFile("netstat")},
+		{"interfaces.txt", "the counters of interfaces (/proc/net/dev)", procFile("dev")},
+		{"backlog.txt", "the packets that each CPU took, dropped and left, of all namespaces (/proc/net/softnet_stat, hexadecimal)", procFile("softnet_stat")},
+		{"conntrack-counters.txt", "the counters of the connection tracking (/proc/net/stat/nf_conntrack, hexadecimal)", procFile("stat/nf_conntrack")},
 	}
 }
 

@@ -26,6 +26,9 @@ func init() {
 
 // tests runs all programs one after the other, in the order of their names. Parameter `run` selects tests as `go test -run` does.
 func tests(ctx context.Context, plan Plan, _ *recorder, _ func() time.Duration) error {
+	if err := raiseLimits(); err != nil {
+		return fmt.Errorf("raising the limits of the lab's kernel: %w", err)
+	}
 	programs, err := filepath.Glob(filepath.Join(TestsDir, "*"))
 	if err != nil || len(programs) == 0 {
 		return fmt.Errorf("running tests in the guest: no program in %s", TestsDir)
