@@ -339,6 +339,18 @@ func (h *History) Origin() (Origin, error) {
 	return Origin{Command: cmp.Or(h.repeat(), h.Run.Command), HistorySha256: sum}, err
 }
 
+// Match checks that the record is the one that results name by the hash of its history; a different one is a DamageError.
+func (h *History) Match(historySha256 string) error {
+	origin, err := h.Origin()
+	if err != nil {
+		return err
+	}
+	if origin.HistorySha256 != historySha256 {
+		return &DamageError{filepath.Dir(h.dir), fmt.Sprintf("the results name the history %.12s, and the folder has %.12s", historySha256, origin.HistorySha256)}
+	}
+	return nil
+}
+
 // repeat is the command in host.json beside the history, which has paths of the machine; empty if there is none.
 func (h *History) repeat() string {
 	data, err := ReadFile(os.DirFS(filepath.Dir(h.dir)), HostFile)

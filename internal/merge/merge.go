@@ -92,7 +92,12 @@ func comparisonOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey
 		return nil, err
 	}
 	for i, name := range parts[0].Runs {
-		if err := sameRecord(filepath.Join(shard.Home(parts, i).Dir, name), historyOf(c, name), parts[0].ProgramSha256, key); err != nil {
+		dir := filepath.Join(shard.Home(parts, i).Dir, name)
+		history, has := historyOf(c, name)
+		if !has {
+			return nil, fmt.Errorf("no shard has the result of %s; run the shards again", name)
+		}
+		if err := sameRecord(dir, history, parts[0].ProgramSha256, key); err != nil {
 			return nil, err
 		}
 	}
@@ -158,7 +163,7 @@ func soakOf(parts []shard.Part, key ed25519.PublicKey) (func(string) (*Whole, er
 		if err != nil {
 			return nil, err
 		}
-		if err := sameProgram(dir, folder.History, parts[0].ProgramSha256); err != nil {
+		if err := madeBy(folder.History, dir, parts[0].ProgramSha256); err != nil {
 			return nil, err
 		}
 		whole.Soak = append(whole.Soak, Seed{name, folder.Report.Verdict, folder.Origin.HistorySha256})
@@ -176,37 +181,35 @@ func sameRecord(dir, history, program string, key ed25519.PublicKey) error {
 	if err != nil {
 		return err
 	}
+	if err := h.Match(history); err != nil {
+		return err
+	}
+	return madeBy(h, dir, program)
+}
+
+// madeBy checks that a whole record was made by the program of its shard. One that was interrupted may have runs of an earlier call beside
+// its own.
+func madeBy(h *record.History, dir, program string) error {
 	if why := h.Distrust(); why != "" {
 		return &record.DamageError{Folder: dir, Reason: why}
 	}
-	origin, err := h.Origin()
-	if err != nil {
-		return err
-	}
-	if origin.HistorySha256 != history {
-		return &record.DamageError{Folder: dir, Reason: fmt.Sprintf("the results of the shard name the history %.12s, and the folder has %.12s", history, origin.HistorySha256)}
-	}
-	return sameProgram(dir, h, program)
-}
-
-// sameProgram checks that the program of a shard made a run. One that was interrupted may have runs of an earlier call beside its own.
-func sameProgram(dir string, h *record.History, program string) error {
 	if own := h.Run.ProgramSha256; own != "" && own != program {
-		return fmt.Errorf("the run in %s was made by the program %.12s, and its shard by %.12s; run the shard again", dir, own, program)
+		return fmt.Errorf("the run in %s was made by another program than its shard, %.12s and %.12s; run the shard again", dir, own, program)
 	}
 	return nil
 }
 
-// historyOf is the history of a comparison's run, by the folder of the run; empty for a run without one.
-func historyOf(c *compare.Comparison, folder string) string {
+// historyOf is the history of a comparison's run, by the folder of the run; empty for a run without one. It reports whether the comparison
+// has the run.
+func historyOf(c *compare.Comparison, folder string) (history string, has bool) {
 	for _, s := range c.Subjects {
 		for _, r := range s.Runs {
 			if filepath.Dir(r.Report) == folder {
-				return r.HistorySha256
+				return r.HistorySha256, true
 			}
 		}
 	}
-	return ""
+	return "", false
 }
 
 // copyRuns copies the folders of the runs of all shards. A run that needed no folder has none.

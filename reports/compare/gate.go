@@ -95,17 +95,19 @@ func sameRuns(dir string, c *Comparison, histories [][]*record.History) error {
 	seen := map[string]bool{}
 	for i, s := range c.Subjects {
 		for j, r := range s.Runs {
-			folder := filepath.Join(dir, filepath.Dir(r.Report))
-			origin, err := histories[i][j].Origin()
+			h := histories[i][j]
+			origin, err := h.Origin()
 			if err != nil {
 				return err
 			}
-			switch {
-			case r.HistorySha256 != "" && r.HistorySha256 != origin.HistorySha256:
-				return &record.DamageError{Folder: folder, Reason: fmt.Sprintf("%s names the history %.12s as the run of %s with seed %d; the folder has %.12s",
-					File, r.HistorySha256, s.Subject, r.Seed, origin.HistorySha256)}
-			case seen[origin.HistorySha256]:
-				return &record.DamageError{Folder: folder, Reason: fmt.Sprintf("%s has the same history for two runs, also for %s with seed %d", File, s.Subject, r.Seed)}
+			if r.HistorySha256 != "" {
+				if err := h.Match(r.HistorySha256); err != nil {
+					return err
+				}
+			}
+			if seen[origin.HistorySha256] {
+				return &record.DamageError{Folder: filepath.Join(dir, filepath.Dir(r.Report)),
+					Reason: fmt.Sprintf("%s has the same history for two runs, also for %s with seed %d", File, s.Subject, r.Seed)}
 			}
 			seen[origin.HistorySha256] = true
 		}
