@@ -37,7 +37,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"run rollout --set replica=1", 2, "did you mean replicas?"},
 		{"run rollout --set replicas", 2, "key=value"},
 		{"run rollout --rate fast", 2, "rate"},
-		{"replay", 2, "accepts 1 arg"},
+		{"replay", 2, "call it as `hitless replay FILE"},
 		{"replay main.go", 2, "main.go:1: the file is not a timeline"},
 		{"replay none.timeline", 2, "reading the timeline"},
 		{"replay ../../docs/examples/k8s-71515.timeline --set replicas=none --controlplane replay", 2, "whole number"},
@@ -86,7 +86,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"watch", 0, "watch stop"},
 		{"watch start", 2, "HOST:PORT"},
 		{"watch pause", 2, "unknown command"},
-		{"watch stop now", 2, "unknown command"},
+		{"watch stop now", 2, "call it as `hitless watch stop"},
 		{"probe --help", 0, "exit code is that of the verdict"},
 	} {
 		var out bytes.Buffer

@@ -64,7 +64,7 @@ func Strict(c *cobra.Command) {
 			if i := slices.Index(given, ""); i >= 0 {
 				return fmt.Errorf("argument %d is empty; give a value, such as of a variable that is set", i+1)
 			}
-			return args(cmd, given)
+			return countError(cmd, len(given), args(cmd, given))
 		}
 	}
 	if !c.Runnable() && c.HasParent() && c.HasSubCommands() { // cobra prints the help for any word here, and exits with 0
@@ -73,6 +73,19 @@ func Strict(c *cobra.Command) {
 	for _, child := range c.Commands() {
 		Strict(child)
 	}
+}
+
+// countError replaces cobra's errors about the number of arguments, which do not say how a command is called. A validator's own error stays.
+func countError(c *cobra.Command, given int, err error) error {
+	if err == nil || !strings.HasPrefix(err.Error(), "accepts ") && !strings.HasPrefix(err.Error(), "requires ") &&
+		(c.HasSubCommands() || !strings.HasPrefix(err.Error(), "unknown command ")) {
+		return err
+	}
+	arguments := "arguments were"
+	if given == 1 {
+		arguments = "argument was"
+	}
+	return fmt.Errorf("%d %s given; call it as `%s`, or see `%s --help`", given, arguments, c.UseLine(), c.CommandPath())
 }
 
 func strictFlags(set *pflag.FlagSet) {

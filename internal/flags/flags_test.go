@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,31 @@ func TestStrict(t *testing.T) {
 	}
 	if err := c.Args(c, []string{"a", ""}); err == nil || !strings.Contains(err.Error(), "argument 2 is empty") {
 		t.Errorf("an empty argument: %v", err)
+	}
+}
+
+// A wrong number of arguments is told with the way to call the command; a validator's own error stays.
+func TestNumbersOfArguments(t *testing.T) {
+	own := errors.New("give one scenario")
+	for name, tt := range map[string]struct {
+		args  cobra.PositionalArgs
+		given []string
+		want  string
+	}{
+		"none of one":    {cobra.ExactArgs(1), nil, "0 arguments were given; call it as `judge DIR"},
+		"two of one":     {cobra.ExactArgs(1), []string{"a", "b"}, "2 arguments were given; call it as `judge DIR"},
+		"none of more":   {cobra.MinimumNArgs(1), nil, "0 arguments were given; call it as `judge DIR"},
+		"one of none":    {cobra.NoArgs, []string{"a"}, "1 argument was given; call it as `judge DIR"},
+		"two of one max": {cobra.MaximumNArgs(1), []string{"a", "b"}, "2 arguments were given; call it as `judge DIR"},
+		"its own":        {func(*cobra.Command, []string) error { return own }, nil, own.Error()},
+		"right":          {cobra.ExactArgs(1), []string{"a"}, ""},
+	} {
+		c := &cobra.Command{Use: "judge DIR", Args: tt.args, Run: func(*cobra.Command, []string) {}}
+		Strict(c)
+		err := c.Args(c, tt.given)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
 	}
 }
 

@@ -47,6 +47,9 @@ func Read(ctx context.Context, text string) (Spec, error) {
 	}
 	m := kubeProxy.FindStringSubmatch(text)
 	if m == nil {
+		if rest, is := strings.CutPrefix(text, "kube-proxy"); is {
+			return Spec{}, kubeProxyError(text, rest)
+		}
 		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled, exec:FILE, cilium@VERSION and kube-proxy@VERSION/MODE, "+
 			"such as kube-proxy@v1.26.0/iptables or kube-proxy@v1.37.1/ipvs?ipvs-strict-arp=true, with a version from v1.11 on and a mode of %s", text, strings.Join(Modes(), ", "))
 	}
@@ -65,6 +68,25 @@ func Read(ctx context.Context, text string) (Spec, error) {
 		return Spec{}, fmt.Errorf("subject %q: kube-proxy has %s", text, m.limit)
 	}
 	return s, nil
+}
+
+// release is the version of a release of Kubernetes.
+var release = regexp.MustCompile(`^v1\.\d+\.\d+$`)
+
+// kubeProxyError says what is wrong with a subject of kube-proxy; rest is its text after the name.
+func kubeProxyError(text, rest string) error {
+	version, mode, hasMode := strings.Cut(strings.TrimPrefix(rest, "@"), "/")
+	mode, _, _ = strings.Cut(mode, "?")
+	modes := strings.Join(Modes(), ", ")
+	switch {
+	case !strings.HasPrefix(rest, "@"):
+		return fmt.Errorf("subject %q has no version; give kube-proxy@VERSION/MODE, such as kube-proxy@v1.37.1/ipvs, with a mode of %s", text, modes)
+	case !release.MatchString(version):
+		return fmt.Errorf("subject %q: %q is no release of Kubernetes; give v1.MINOR.PATCH, such as kube-proxy@v1.37.1/ipvs", text, version)
+	case !hasMode:
+		return fmt.Errorf("subject %q has no mode; give %s/MODE with a mode of %s", text, text, modes)
+	}
+	return fmt.Errorf("subject %q: kube-proxy has no mode %q; its modes are %s", text, mode, modes)
 }
 
 // oldestBuilt is the oldest minor version of Kubernetes whose kube-proxy can be built.

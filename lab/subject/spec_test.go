@@ -16,7 +16,12 @@ func TestParse(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"kube-proxy":                  "kube-proxy@VERSION/MODE",
+		"kube-proxy/ipvs":             "no version",
+		"kube-proxy@v1.26.0":          "no mode",
+		"kube-proxy@v1.26.0/":         `no mode ""`,
+		"kube-proxy@v1.26.0/ipvsadm":  `no mode "ipvsadm"; its modes are userspace, iptables`,
 		"kube-proxy@1.26.0/iptables":  "such as",
+		"kube-proxy@v1.26/iptables":   "v1.MINOR.PATCH",
 		"kube-proxy@v1.10.0/ipvs":     "v1.11",
 		"kube-proxy@v1.28.0/nftables": "v1.29",
 		"cilium":                      "bundled",
