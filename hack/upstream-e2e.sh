@@ -8,7 +8,8 @@
 #   SET       parameters of the lab, separated by blanks (cloud=on)
 #   BESIDE    program that runs beside the suite in the same network, with OUT, KUBECONFIG and KUBECTL: the suite begins when it prints a line,
 #             and the lab ends after it. Its log is beside.log
-#   OUT       folder of junit.xml, specs.tsv (result, seconds and name of each spec that ran), e2e.log and lab.log (out/upstream-e2e)
+#   OUT       folder of junit.xml, specs.tsv (result, seconds and name of each spec that ran), e2e.log, lab.log, and after a spec failed logs,
+#             with the logs of the lab's programs (out/upstream-e2e)
 # Exit code: 0 all specs passed, 1 a spec failed, 2 something else failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -42,6 +43,16 @@ facts() {
     "$subject" "$(bin/hitless version | sed 's/.* //')" "$where" "$started" "$programs" "$tools"
 }
 
+# keepLogs copies the logs of the lab's programs from the kubelet of a node, which serves those of all nodes.
+keepLogs() {
+  local kubectl at=/api/v1/nodes/node-1/proxy/logs name
+  kubectl=$(program kubectl)
+  mkdir -p "$out/logs"
+  for name in $("$kubectl" --kubeconfig="$out/kubeconfig" get --raw "$at/" | grep -oE 'href="[^"/]+' | cut -d'"' -f2); do
+    "$kubectl" --kubeconfig="$out/kubeconfig" get --raw "$at/$name" >"$out/logs/$name" || true
+  done
+}
+
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 sets=()
 for s in ${SET-cloud=on}; do sets+=(--set "$s"); done
@@ -66,6 +77,7 @@ bin/hitless lab shell --kubeconfig "$out/kubeconfig" -- "$(program ginkgo)" --pr
   --focus="$focus" --skip="${SKIP:-\\[Disruptive\\]}" --junit-report=junit.xml --output-dir="$out" "$(program e2e.test)" -- \
   --provider=skeleton --kubeconfig="$out/kubeconfig" --kubectl-path="$(program kubectl)" --num-nodes=3 --report-prefix=hitless \
   --disable-log-dump --dump-logs-on-failure=false >"$out/e2e.log" 2>&1 || code=$?
+[ $code = 0 ] || keepLogs || echo "upstream-e2e: the logs of the lab's programs could not be read" >&2
 if [ -n "$beside" ]; then
   [ $code = 0 ] || kill "$beside" 2>/dev/null || true # it may have ended with the suite
   wait "$beside" || [ $code != 0 ] || fail "the program beside the suite failed; see $out/beside.log"
