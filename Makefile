@@ -6,7 +6,7 @@ TEST = GO=$(GO) hack/gotest.sh -count=1
 # (lab/build) are built so too, and share the standard library.
 export CGO_ENABLED := 0
 
-.PHONY: help build image release release-check cross cross-sample demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades kernels conformance-matrix dataplanes verify-runs evidence upstream-e2e upstream-rolling-update museum museum-kills kill-score nightly nightly-soak lint clean packages
+.PHONY: help build image release release-check cross cross-sample demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades kernels conformance-matrix dataplanes verify-runs evidence upstream-e2e upstream-e2e-results upstream-rolling-update museum museum-kills kill-score nightly nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -122,8 +122,11 @@ kill-score: packages build ## run the conformance suite against proxies with one
 museum-kills: packages build ## run conformance specs against both specimens of each bug of the museum, for docs/results/museum.md (five hours); continues; SUBSET=k8s-92019
 	@hack/kill-score.sh -bugs
 
-evidence: packages build ## make all committed results anew with this program, without the museum and the kill score; continues; PLAN=1 shows the plan only; SHARD=1/2 (half a day)
+evidence: packages build ## make all committed results anew with this program, without the museum, the kill score and upstream's suite; continues; PLAN=1 shows the plan only; SHARD=1/2 (half a day)
 	$(GO) run ./hack/evidence $(if $(PLAN),-plan) $(if $(SHARD),-shard $(SHARD))
+
+upstream-e2e-results: packages build ## run upstream's suite against five proxies for docs/upstream-e2e.md (four hours of an idle machine); committed rows are not run again; SUBSET=bundled
+	@hack/upstream-e2e-results.sh
 
 upstream-rolling-update: packages build ## run upstream's spec of a rolling update against a lab, and hitless watch beside it (17 minutes); SUBJECT=kube-proxy@v1.25.3/iptables POLICY=Local OUT=out/upstream-rolling-update
 	@hack/upstream-rolling-update.sh
