@@ -26,8 +26,12 @@ func (a *Analysis) excuseOf(l *Lane, r *Sample) *excuse {
 	return a.excused[AttemptKey{l.ID, uint64(r.Seq)}]
 }
 
-// longestUnderWay bounds the time that an attempt before the begin of an excuse may have been under way.
-const longestUnderWay = 250 * time.Millisecond
+// longestUnderWay bounds the time that an attempt before the begin of an excuse may have been under way. ownWork is how long the run's own
+// work may delay an answer meanwhile: a VM has one CPU, and the step of a scenario takes 1 ms of it.
+const (
+	longestUnderWay = 250 * time.Millisecond
+	ownWork         = 2 * time.Millisecond
+)
 
 // addExcuse stores an excuse.
 func (a *Analysis) addExcuse(e record.Event, body record.Excuse) {
@@ -207,14 +211,14 @@ func mostOfShare(attempts int, share float64) int {
 	return int(math.Ceil(expected + 3*math.Sqrt(expected*(1-share))))
 }
 
-// underWay is how long a good attempt of the lane takes from its start to its answer (p99, before the scenario): what began this
-// long before an excuse may have met it.
+// underWay is how long a good attempt of the lane takes from its start to its answer (p99 before the scenario, and ownWork): what began
+// this long before an excuse may have met it.
 func (l *Lane) underWay(began time.Duration) time.Duration {
 	before, _, _ := l.speeds(began-l.fleet.clock, began)
 	if before.answer.Count() == 0 {
 		return 0
 	}
-	return min(before.answer.Quantile(0.99), longestUnderWay)
+	return min(before.answer.Quantile(0.99)+ownWork, longestUnderWay)
 }
 
 // pathText names the path of an excuse.

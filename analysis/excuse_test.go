@@ -35,13 +35,33 @@ func TestExcusedLossesInReports(t *testing.T) {
 
 // An attempt that was under way when the loss became unavoidable is excused; one that had all its time before is not.
 func TestAttemptsUnderWayAreExcused(t *testing.T) {
-	for before, want := range map[time.Duration]Verdict{time.Millisecond: Pass, 10 * time.Millisecond: Fail} {
+	for before, want := range map[time.Duration]Verdict{time.Millisecond: Pass, 2 * time.Millisecond: Pass, 10 * time.Millisecond: Fail} {
 		s := powerOff()
 		for i := range s.Attempts { // the last one before it
 			if a := &s.Attempts[i]; a.Lane == 0 && a.Intended > recordtest.OffAt-10*time.Millisecond && a.Intended < recordtest.OffAt {
 				a.Start = recordtest.OffAt - before
 				a.Intended = a.Start
 				*a = recordtest.FailedAttempt(record.Attempt{Seq: a.Seq, Intended: a.Intended, Start: a.Start, Source: sourceOver(s, "node-2")}, record.ConnectTimeout)
+			}
+		}
+		if r := reportOf(t, s); r.Verdict != want {
+			t.Errorf("%v before: %s %q, want %s", before, r.Verdict, r.Reasons, want)
+		}
+	}
+}
+
+// A control lane's attempt that was under way when the scenario began may have met its first step. One that had all its time before is a
+// false alarm.
+func TestControlAttemptsUnderWayAreNoAlarm(t *testing.T) {
+	for before, want := range map[time.Duration]Verdict{1500 * time.Microsecond: Pass, 15 * time.Millisecond: Invalid} {
+		s := recordtest.Clean().Lab()
+		recordtest.Clean().Start(s)
+		for i := range s.Attempts { // the last one before the scenario
+			if a := &s.Attempts[i]; a.Lane == 1 && a.Intended > recordtest.ScenarioAt-20*time.Millisecond && a.Intended < recordtest.ScenarioAt {
+				a.Start = recordtest.ScenarioAt - before
+				a.Intended = a.Start
+				*a = recordtest.FailedAttempt(record.Attempt{Lane: 1, Seq: a.Seq, Intended: a.Intended, Start: a.Start, Connect: 200 * time.Microsecond, Source: a.Source},
+					record.ReplyTimeout)
 			}
 		}
 		if r := reportOf(t, s); r.Verdict != want {

@@ -391,7 +391,7 @@ func (p *proof) falseAlarms(a *Analysis) []*Outage {
 			explained := slices.ContainsFunc(own, during) || slices.ContainsFunc(p.injections, func(in injection) bool {
 				return in.mayMeet(l, a.Nodes[o.node]) && during(in)
 			})
-			before := max(o.from, o.struck)+l.connect < until // one more round trip
+			before := max(o.from, o.struck)+max(l.connect, l.underWay(until)) < until
 			if len(own) > 0 && !explained && before {
 				alarms = append(alarms, o)
 			}
