@@ -26,7 +26,7 @@ func TestMuseum(t *testing.T) {
 }
 
 // sample are the bugs whose both runs are in CI, of each mode and of versions from v1.12 on. Other suites build their programs anyway.
-var sample = []string{smokeBug, "k8s-102314", "k8s-122740", "k8s-50977", "k8s-59976", "k8s-71834", "k8s-71894", "k8s-75290", "k8s-85643", "rke2-10469"}
+var sample = []string{smokeBug, "k8s-102314", "k8s-139516", "k8s-50977", "k8s-59976", "k8s-71834", "k8s-71894", "k8s-75290", "k8s-85643", "rke2-10469"}
 
 // smokeBug is the bug whose run with it is in `make smoke`.
 const smokeBug = "k8s-92019"
