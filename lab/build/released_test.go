@@ -82,6 +82,7 @@ func TestReleasedProgramsAreDownloadedOnce(t *testing.T) {
 	if notes := strings.Join(list[1].Notes, "\n"); !strings.Contains(notes, sum256(content256(1))) {
 		t.Errorf("the notes have no checksum: %s", notes)
 	}
+	s.serving.Wait()
 	requests := len(s.requests)
 	again := &Builder{Cache: b.Cache, Programs: Released}
 	if diff := cmp.Diff(list, mustBuild(t, again, etcd, proxy, etcd)); diff != "" || len(s.requests) != requests {

@@ -31,6 +31,7 @@ type standIn struct {
 	silent   chan struct{} // when set, an answer stops in the middle until it is closed
 	halfway  func()        // called in the middle of an answer
 	requests []seenRequest
+	serving  sync.WaitGroup // of answers; a client has the last byte before its answer is in requests
 }
 
 // seenRequest is what the server has seen.
@@ -107,8 +108,9 @@ func (s *standIn) change(f func()) {
 	f()
 }
 
-// of returns the requests of a path.
+// of returns the requests of a path, when all answers have ended.
 func (s *standIn) of(method, path string) (list []seenRequest) {
+	s.serving.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.requests {
@@ -120,6 +122,8 @@ func (s *standIn) of(method, path string) (list []seenRequest) {
 }
 
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.serving.Add(1)
+	defer s.serving.Done()
 	s.mu.Lock()
 	data, found := s.files[r.URL.Path]
 	cut, noRange, wrong, noETag, silent, halfway := s.cut, s.noRange, s.wrong, s.noETag, s.silent, s.halfway
