@@ -49,7 +49,7 @@ keepLogs() {
   kubectl=$(program kubectl)
   mkdir -p "$out/logs"
   for name in $("$kubectl" --kubeconfig="$out/kubeconfig" get --raw "$at/" | grep -oE 'href="[^"/]+' | cut -d'"' -f2); do
-    "$kubectl" --kubeconfig="$out/kubeconfig" get --raw "$at/$name" >"$out/logs/$name" || true
+    "$kubectl" --kubeconfig="$out/kubeconfig" get --raw "$at/$name" >"$out/logs/$name" || echo "upstream-e2e: the log $name could not be read" >&2
   done
 }
 
