@@ -48,7 +48,7 @@ type Limit struct {
 }
 
 // Prune removes the files dir/PREFIX* beyond the limit, by the time of their last use (MarkUsed) before now, and files that Create
-// left unfinished. A file that is held by Create, Hold or TryHold stays.
+// left unfinished. A file that is held by Create, Hold or TryHold stays, and so does one that is marked meanwhile.
 func Prune(dir, prefix string, limit Limit, now time.Time) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -59,32 +59,31 @@ func Prune(dir, prefix string, limit Limit, now time.Time) error {
 		used time.Time
 	}
 	var complete []entry
-	var remove []string
+	var unfinished []string
 	for _, e := range entries {
 		info, err := e.Info()
 		path := filepath.Join(dir, e.Name())
 		switch {
 		case err != nil || !info.Mode().IsRegular(): // removed meanwhile, or no entry
 		case IsUnfinished(e.Name()):
-			remove = append(remove, path)
+			unfinished = append(unfinished, path)
 		case len(e.Name()) >= len(prefix) && e.Name()[:len(prefix)] == prefix:
 			complete = append(complete, entry{path, lastUsed(path, info)})
 		}
 	}
 	slices.SortFunc(complete, func(a, b entry) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.path, b.path)) })
-	for _, e := range complete[min(limit.Keep, len(complete)):] {
-		if now.Sub(e.used) >= limit.MinAge {
-			remove = append(remove, e.path)
-		}
-	}
 	var errs []error
-	for _, path := range remove {
-		errs = append(errs, removeUnheld(path))
+	for _, path := range unfinished {
+		errs = append(errs, removeUnheld(path, now))
+	}
+	for _, e := range complete[min(limit.Keep, len(complete)):] {
+		errs = append(errs, removeUnheld(e.path, now.Add(-limit.MinAge)))
 	}
 	return errors.Join(append(errs, pruneStamps(dir, now))...)
 }
 
-func removeUnheld(path string) error {
+// removeUnheld removes a file that nobody holds and whose last use is not after the given time.
+func removeUnheld(path string, unusedSince time.Time) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -95,6 +94,10 @@ func removeUnheld(path string) error {
 	defer f.Close()
 	if flock(f, true, false) != nil {
 		return nil // held
+	}
+	// Only with the lock it is certain that no process marks the file as used between this check and its removal.
+	if info, err := f.Stat(); err != nil || lastUsed(path, info).After(unusedSince) {
+		return err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("pruning the cache: %w", err)

@@ -1,7 +1,9 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,5 +79,30 @@ func TestPrune(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("left are %q, want %q", got, want)
+	}
+}
+
+// A process may mark an entry after another one's Prune has chosen it: the entry stays. One that is gone cannot be marked.
+func TestPruneKeepsWhatIsMarkedMeanwhile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lab-old")
+	old := time.Now().Add(-time.Hour)
+	if err := errors.Join(os.WriteFile(file, nil, 0o644), os.Chtimes(file, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	chosen := time.Now().Add(-10 * time.Minute)
+	if err := MarkUsed(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := removeUnheld(file, chosen); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the marked entry: %v", err)
+	}
+	if err := removeUnheld(file, time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := MarkUsed(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("marking a removed entry: %v", err)
 	}
 }

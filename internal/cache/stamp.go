@@ -107,10 +107,19 @@ func (s *stamps) sum(ctx context.Context, path, name, expected string, read func
 	return "sha256 " + found, nil
 }
 
-// MarkUsed makes an entry the most recently used one for Prune. It does not touch the entry, whose stamp would change.
+// MarkUsed makes an entry the most recently used one for Prune, which then keeps it for Limit.MinAge. Mark an entry before it is
+// verified: the error of an entry that Prune has removed wraps fs.ErrNotExist. The entry is not touched, as its stamp would change.
 func MarkUsed(entry string) error {
+	held, err := Hold(entry)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	if _, err := os.Lstat(entry); err != nil { // removed before it was held
+		return err
+	}
 	now, file := time.Now(), stampsFile(entry)
-	err := os.Chtimes(file, now, now)
+	err = os.Chtimes(file, now, now)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = makeStampsDir(entry); err == nil {
 			err = WriteFile(file, []byte("{}"))

@@ -129,13 +129,13 @@ func Plain(ctx context.Context, program, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("copying %s without its version: %w", program, err)
 	}
-	_ = cache.MarkUsed(name)                                                                    // without it an older copy may stay instead
 	return name, cache.Prune(dir, "", cache.Limit{Keep: 3, MinAge: 24 * time.Hour}, time.Now()) // a run may use another one
 }
 
 // plain writes a program, by its digest, to a directory of the cache.
 func plain(ctx context.Context, data []byte, dir string) (string, error) {
 	name := filepath.Join(dir, digest(data))
+	_ = cache.MarkUsed(name) // there may be no copy yet, or no place for the mark: the oldest copies are removed
 	if found, err := cache.Sha256(ctx, name); err == nil && found == filepath.Base(name) {
 		return name, nil
 	}

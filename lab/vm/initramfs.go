@@ -136,7 +136,6 @@ func (img *Image) Pack(ctx context.Context, dir string, report func(string)) (Pa
 	if err != nil {
 		return Packed{}, fmt.Errorf("packing the guest's files into %s: %w", dir, err)
 	}
-	_ = cache.MarkUsed(packed.File) // fails where the cache cannot be written, which then needs no pruning
 	return packed, nil
 }
 
@@ -148,6 +147,7 @@ func openImage(ctx context.Context, dir, key string) (Packed, error) {
 	}
 	var damage error
 	for _, file := range files {
+		_ = cache.MarkUsed(file) // fails where the cache cannot be written, which then needs no pruning
 		sum := imageSum(file)
 		err := cache.Check(ctx, file, cache.Manifest{cache.Itself: sum})
 		if err == nil {
