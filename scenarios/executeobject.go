@@ -70,7 +70,7 @@ func (w *World) makeObject(ctx context.Context, s timeline.Step) error {
 		}
 		return nil
 	}
-	switch err := w.Cluster.Create(ctx, o); {
+	switch err := w.createInNamespace(ctx, o); {
 	case apierrors.IsAlreadyExists(err):
 		return executor{w}.ApplyObject(ctx, s)
 	case err != nil:
@@ -112,8 +112,7 @@ func (w *World) applyOnce(ctx context.Context, s timeline.Step) error {
 	}
 	switch err := w.Cluster.Get(ctx, there.GetName(), there.GetNamespace(), there); {
 	case apierrors.IsNotFound(err):
-		err = w.Cluster.Create(ctx, o)
-		if err != nil {
+		if err := w.createInNamespace(ctx, o); err != nil {
 			return fmt.Errorf("creating %s: %w", reference, err)
 		}
 		if w.isMeasured(o) {
@@ -132,6 +131,19 @@ func (w *World) applyOnce(ctx context.Context, s timeline.Step) error {
 		}
 	}
 	return w.applyStatus(ctx, reference, s.JSON)
+}
+
+// createInNamespace creates an object, and its namespace if there is none: a timeline has no steps for namespaces.
+func (w *World) createInNamespace(ctx context.Context, o k8s.Object) error {
+	err := w.Cluster.Create(ctx, o)
+	if o.GetNamespace() == "" || !apierrors.IsNotFound(err) {
+		return err
+	}
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.GetNamespace()}}
+	if err := w.Cluster.Create(ctx, space); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating the namespace %s: %w", space.Name, err)
+	}
+	return w.Cluster.Create(ctx, o)
 }
 
 // applyStatus writes the status of an applied object, which create and update requests ignore.
