@@ -12,14 +12,14 @@ import (
 	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/site"
-	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
 )
 
 // Bench measures the cost of proxies (see package bench), all of them in one VM, with the virtual clock unless o.Clock is real. It
 // ignores Scenario, Subject and Set of the options. An error comes with the rows until then; without any the results are nil.
 func Bench(ctx context.Context, o Options, what bench.Plan) (*bench.Results, error) {
-	o.Scenario, o.ControlPlane, o.Kernel, o.Subject = bench.Scenario, "replay", "vm", "bundled"
+	spec := what.KubeProxy() // its program is the only one that the guest has besides hitless
+	o.Scenario, o.ControlPlane, o.Kernel, o.Subject = bench.Scenario, "replay", "vm", spec.String()
 	if err := o.fillDefaults(); err != nil {
 		return nil, err
 	}
@@ -31,10 +31,6 @@ func Bench(ctx context.Context, o Options, what bench.Plan) (*bench.Results, err
 	}
 	plan := guest.Plan{Scenario: o.Scenario, Parameters: what.Parameters(), Seed: o.Seed, ControlPlane: o.ControlPlane,
 		Nodes: len(what.Subjects) * len(what.Services)}
-	spec, err := subject.Parse(o.Subject)
-	if err != nil {
-		return nil, err
-	}
 	s, err := site.NewLab(ctx, o.call(), o.LabOptions, plan, spec)
 	if err != nil {
 		return nil, err
