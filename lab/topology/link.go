@@ -27,14 +27,10 @@ func connect(here, there string, ns *Namespace) error {
 	return netlinkUp(here)
 }
 
-// bridge describes a bridge. With IPv6 it keeps its address when ports come and go: neighbours would send to the old one until their
-// probes fail, after 8 s. It floods multicasts, because nothing in the lab asks for their receivers.
-func bridge(name, in string, plans []Addresses) *netlink.Bridge {
-	b := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
-	if hasIPv6(plans) {
-		b.HardwareAddr, b.MulticastSnooping = macAddress(name, in, 2), new(false)
-	}
-	return b
+// bridge describes a bridge. It keeps its address when ports come and go: without one of its own it has the lowest of its ports, and a pod
+// that only sends would use a former one for half a minute. It floods multicasts, because nothing in the lab asks for their receivers.
+func bridge(name, in string) *netlink.Bridge {
+	return &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: macAddress(name, in, 2)}, MulticastSnooping: new(false)}
 }
 
 // macAddress returns a locally administered unicast address (IEEE 802, second bit of the first byte).

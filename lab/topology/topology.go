@@ -99,7 +99,7 @@ func (n *Network) createFabric() error {
 	if err := routeIPv6(each(n.plans, Addresses.controlLink)); err != nil {
 		return err
 	}
-	if err := netlink.LinkAdd(bridge("fabric", "lab", n.plans)); err != nil {
+	if err := netlink.LinkAdd(bridge("fabric", "lab")); err != nil {
 		return fmt.Errorf("creating the bridge: %w", err)
 	}
 	if err := netlinkUp("lo"); err != nil {
@@ -192,7 +192,7 @@ func (n *Network) addNode(number int) error {
 
 // createPodNetwork creates the bridge of the node's pods and the node's default route.
 func (n *Node) createPodNetwork() error {
-	if err := netlink.LinkAdd(bridge("pods", n.Name, n.plans)); err != nil {
+	if err := netlink.LinkAdd(bridge("pods", n.Name)); err != nil {
 		return fmt.Errorf("creating the pod bridge: %w", err)
 	}
 	return errors.Join(
