@@ -82,3 +82,22 @@ func TestMuseum(t *testing.T) {
 		t.Errorf("an unknown subject gave %v", err)
 	}
 }
+
+// A described program whose mode is none of kube-proxy's, or that has none, can have every bug.
+func TestEveryBugAppliesToAnUnknownMode(t *testing.T) {
+	for _, mode := range []string{"", "mode: ebpf\n"} {
+		file := filepath.Join(t.TempDir(), "proxy.yaml")
+		if err := os.WriteFile(file, []byte("program: "+os.Args[0]+"\nready: {url: 'http://127.0.0.1:10256/healthz'}\n"+mode), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := modeOf(t.Context(), "exec:"+file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range museum.All() {
+			if !e.Applies(got) {
+				t.Errorf("%s does not apply to a described program with %q", e.ID, mode)
+			}
+		}
+	}
+}

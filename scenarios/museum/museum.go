@@ -68,8 +68,10 @@ func (e Entry) Unfixed() bool { return strings.HasPrefix(e.Fixed, notFixed) }
 // notFixed begins Fixed of a bug without a fixed version.
 const notFixed = "not fixed"
 
-// Applies reports whether a proxy of a mode can have the bug.
-func (e Entry) Applies(mode string) bool { return len(e.Modes) == 0 || slices.Contains(e.Modes, mode) }
+// Applies reports whether a proxy of a mode can have the bug. A proxy of an unknown mode, which is empty, can have every bug.
+func (e Entry) Applies(mode string) bool {
+	return mode == "" || len(e.Modes) == 0 || slices.Contains(e.Modes, mode)
+}
 
 // Find returns the entry with this id. The error names a known id that is similar, or tells how to list all.
 func Find(id string) (Entry, error) {
