@@ -25,7 +25,7 @@ type BugResult struct {
 	ID      string            `json:"id"`
 	Title   string            `json:"title"`
 	Subject string            `json:"subject"`
-	Set     map[string]string `json:"set,omitempty"` // parameters besides those of the entry
+	Set     map[string]string `json:"set,omitempty"` // parameters of the call besides those of the entry
 	Seed    int64             `json:"seed"`
 	Answer  museum.Answer     `json:"answer"`
 	Reasons []string          `json:"reasons"`
@@ -55,10 +55,11 @@ func Count(results []BugResult, answer museum.Answer) (n int) {
 // Museum runs an entry's trigger and searches the record for the entry's signature. An invalid run gives CannotTell, and a subject in a
 // mode that cannot have the bug DoesNotApply, without a run.
 func Museum(ctx context.Context, o Options, e museum.Entry) (BugResult, error) {
+	given := o.besides(e)
 	if err := o.UseEntry(e); err != nil {
 		return BugResult{}, err
 	}
-	b := BugResult{ID: e.ID, Title: e.Title, Subject: o.Subject, Set: o.besides(e), Seed: o.Seed, Folder: o.Out}
+	b := BugResult{ID: e.ID, Title: e.Title, Subject: o.Subject, Set: given, Seed: o.Seed, Folder: o.Out}
 	mode, err := modeOf(ctx, o.Subject)
 	if err != nil {
 		return b, UsageError{Reason: err}
@@ -147,7 +148,7 @@ func (o *Options) UseEntry(e museum.Entry) error {
 	return nil
 }
 
-// besides returns the parameters that the entry does not fix.
+// besides returns the parameters of the call that the entry does not fix.
 func (o *Options) besides(e museum.Entry) map[string]string {
 	besides := maps.Clone(o.Set)
 	maps.DeleteFunc(besides, func(key, _ string) bool { _, fixed := e.Set[key]; return fixed })

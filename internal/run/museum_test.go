@@ -1,6 +1,7 @@
 package run
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,6 +99,20 @@ func TestEveryBugAppliesToAnUnknownMode(t *testing.T) {
 			if !e.Applies(got) {
 				t.Errorf("%s does not apply to a described program with %q", e.ID, mode)
 			}
+		}
+	}
+}
+
+// A result has the settings of its call, and not those of the entry's own specimen.
+func TestAResultHasTheSettingsOfItsCall(t *testing.T) {
+	e, err := museum.Find("k8s-102314")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, given := range []map[string]string{nil, {"to": "bundled"}, e.Bad.Set, e.Good.Set} {
+		o := Options{LabOptions: site.LabOptions{Subject: "kube-proxy@v1.37.1/nftables"}, Out: t.TempDir(), Set: given}
+		if b, err := Museum(t.Context(), o, e); err != nil || !maps.Equal(b.Set, given) {
+			t.Errorf("a call with %v: %v, %v", given, b.Set, err)
 		}
 	}
 }

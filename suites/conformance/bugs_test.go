@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/scenarios/museum"
 )
 
 // museumOf writes a museum.json with these texts in its list.
@@ -93,5 +96,31 @@ func TestJoinedShardsKeepTheBugs(t *testing.T) {
 	}
 	if joined, err := Join(parts(seen, not)); err == nil {
 		t.Errorf("different bugs were joined: %+v", joined)
+	}
+}
+
+// The whole museum.json of a call without --set can be given to a report, also for bugs whose entries have parameters of their own.
+func TestAllBugsOfACallCanBeGivenToAReport(t *testing.T) {
+	for _, subject := range []string{"bundled", "kube-proxy@v1.37.1/iptables"} {
+		var found []run.BugResult
+		for _, e := range museum.All() {
+			o := run.Options{Program: os.Args[0], Seed: 1, Rate: -1, Out: t.TempDir()} // a run with this rate is refused
+			o.Subject = subject
+			b, err := run.Museum(t.Context(), o, e)
+			if b.ID != e.ID || err != nil && !run.IsUsage(err) {
+				t.Fatalf("%s: %+v, %v", e.ID, b, err)
+			}
+			if err != nil {
+				b.Answer, b.Reasons = museum.CannotTell, []string{err.Error()}
+			}
+			found = append(found, b)
+		}
+		dir := t.TempDir()
+		if err := run.WriteBugs(dir, found); err != nil {
+			t.Fatal(err)
+		}
+		if bugs, err := ReadBugs(t.Context(), filepath.Join(dir, run.MuseumFile), subject); err != nil || len(bugs) != len(museum.All()) {
+			t.Errorf("%s: %d bugs, %v", subject, len(bugs), err)
+		}
 	}
 }
