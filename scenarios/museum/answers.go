@@ -108,28 +108,38 @@ func answersOfNodes(r *Record) Finding {
 	return Finding{NotSeen, []string{fmt.Sprintf("at most one node answered each of %d ARP requests", len(asked))}}
 }
 
-// unreadyAnswers searches for a pod that answers new connections while it is unready, later than effectWithin after the change.
+// unreadyAnswers searches for a pod that continues to answer new connections while it is unready, later than effectWithin after the change.
 func unreadyAnswers(r *Record) Finding {
 	const least = 10 * time.Second
-	unready := r.unready()
+	unready := slices.DeleteFunc(r.unready(), func(u step) bool { return u.end-u.begin < effectWithin+least })
 	if len(unready) == 0 {
-		return cannotTell("no pod was unready in the scenario")
+		return cannotTell("no pod was unready for %s in the scenario", effectWithin+least)
 	}
-	watched := time.Duration(0)
 	for _, u := range unready {
-		watched = max(watched, u.end-u.begin-effectWithin)
-		for _, a := range r.Answers {
-			from, to := max(a.First, u.begin+effectWithin), min(a.Last, u.end)
-			if a.Protocol == record.ProtocolNew && a.Pod == u.name && to-from >= least {
-				return Finding{Seen, []string{fmt.Sprintf("%s answered new connections from %.1f s to %.1f s, although it was unready since %.1f s",
-					a.Pod, from.Seconds(), to.Seconds(), u.begin.Seconds())}}
-			}
+		from := u.begin + effectWithin
+		kept := func(a Answers) bool { return a.Pod == u.name && a.First <= from }
+		if answered := r.newAnswersFor(from, u.end, kept); answered >= least {
+			return Finding{Seen, []string{fmt.Sprintf("%s answered new connections until %.1f s, although it was unready since %.1f s", u.name,
+				(from + answered).Seconds(), u.begin.Seconds())}}
 		}
 	}
-	if watched < least {
-		return cannotTell("no pod was unready for %s", effectWithin+least)
+	for _, u := range unready {
+		from := u.begin + effectWithin
+		if r.newAnswersFor(from, u.end, func(a Answers) bool { return a.Pod != u.name }) < least {
+			return cannotTell("no other pod answered new connections for %s while %s was unready", least, u.name)
+		}
 	}
 	return Finding{NotSeen, []string{fmt.Sprintf("no pod answered new connections while it was unready; %d were", len(unready))}}
+}
+
+// newAnswersFor returns for how long lane tcp-new had answers without a pause between two times, of those that a condition holds for.
+func (r *Record) newAnswersFor(from, to time.Duration, holds func(Answers) bool) (longest time.Duration) {
+	for _, a := range r.Answers {
+		if a.Protocol == record.ProtocolNew && holds(a) {
+			longest = max(longest, min(a.Last, to)-max(a.First, from))
+		}
+	}
+	return longest
 }
 
 // unready returns the times in the scenario in which a pod was unready; the name is the pod's.

@@ -11,13 +11,14 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// fakeRun is a simulated run of the Service web behind the load balancer passthrough, with 50 attempts per second.
+// fakeRun is a simulated run of the Service web behind the load balancer passthrough.
 type fakeRun struct {
 	scenario   string
 	params     map[string]string
 	events     []record.Event
 	losses     []loss
 	noProof    bool
+	every      time.Duration    // between the attempts of a lane; interval when 0
 	end        time.Duration    // 90 s when 0
 	onePod     bool             // all open connections go to the pod web-1
 	long       time.Duration    // end of lane tcp-long; 0 without that lane
@@ -71,13 +72,15 @@ func (s *fakeRun) balance(at time.Duration, service string, address netip.AddrPo
 
 func (s *fakeRun) lane(id uint16, name, service string, address netip.AddrPort, control bool) {
 	s.event(time.Second, "", name, record.Lane{ID: id, Name: name, Service: service, Client: "client", Target: address.String(), Protocol: "tcp-new",
-		Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second, Local: true, Control: control})
+		Policy: "fresh", Rate: s.rate(), Dial: 3 * time.Second, Reply: time.Second, Local: true, Control: control})
 }
+
+func (s *fakeRun) rate() float64 { return float64(time.Second) / float64(s.every) }
 
 // record writes the history, with the phases, steps, lanes and proof of a valid run, and opens it.
 func (s *fakeRun) record(t *testing.T) *Record {
 	t.Helper()
-	s.end = cmp.Or(s.end, 90*time.Second)
+	s.end, s.every = cmp.Or(s.end, 90*time.Second), cmp.Or(s.every, interval)
 	for name, at := range map[string]time.Duration{"setup": 0, "baseline": time.Second, "scenario": scenarioAt, "end": s.end} {
 		s.event(at, "", name, record.Phase{})
 	}
@@ -87,19 +90,19 @@ func (s *fakeRun) record(t *testing.T) *Record {
 	s.lane(1, "canary", "canary", canaryAddress, true)
 	if s.long > 0 {
 		s.event(time.Second, "", "tcp-long", record.Lane{ID: 2, Name: "tcp-long", Service: "web", Target: webAddress.String(), Protocol: "tcp-long",
-			Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second, Partial: true})
+			Policy: "fresh", Rate: s.rate(), Dial: 3 * time.Second, Reply: time.Second, Partial: true})
 	}
 	if s.flow != nil {
 		s.event(time.Second, "", "udp-sticky", record.Lane{ID: 3, Name: "udp-sticky", Service: "web", Target: webAddress.String(), Protocol: "udp-sticky",
-			Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second})
+			Policy: "fresh", Rate: s.rate(), Dial: 3 * time.Second, Reply: time.Second})
 	}
 	if s.freshUntil > 0 {
 		s.event(time.Second, "", "udp-fresh", record.Lane{ID: 4, Name: "udp-fresh", Service: "web", Target: webAddress.String(), Protocol: "udp-fresh",
-			Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second})
+			Policy: "fresh", Rate: s.rate(), Dial: 3 * time.Second, Reply: time.Second})
 	}
 	if s.unserved > 0 {
 		s.event(time.Second, "", "unserved", record.Lane{ID: 5, Name: "unserved", Service: "web", Target: "10.96.0.1:10256", Protocol: record.ProtocolDial,
-			Policy: "fresh", Rate: 50, Dial: 3 * time.Second, Reply: time.Second, Control: true, Role: record.RoleUnserved, Node: "node-1"})
+			Policy: "fresh", Rate: s.rate(), Dial: 3 * time.Second, Reply: time.Second, Control: true, Role: record.RoleUnserved, Node: "node-1"})
 	}
 	s.balance(500*time.Millisecond, "canary", canaryAddress, "node-9")
 	if !s.noProof {
@@ -123,7 +126,7 @@ func (s *fakeRun) write(t *testing.T) *Record {
 		w.Event(e)
 	}
 	for seq := 0; ; seq++ {
-		at := time.Second + 5*time.Millisecond + time.Duration(seq)*interval
+		at := time.Second + 5*time.Millisecond + time.Duration(seq)*s.every
 		if at >= s.end {
 			break
 		}

@@ -9,6 +9,7 @@ import (
 // graceful are bugs of graceful termination in mode ipvs, and of the proxy's own restarts.
 func graceful() []Entry {
 	restarted := atSteps("restart the proxy of ")
+	const shortLossRate = 100 // of three nodes, each then has an attempt at least every 100 ms or so
 	restart := map[string]string{"which": "each", "lanes": "tcp-new", "signal": "TERM", "change": "off", "trafficPolicy": "Cluster"}
 	return []Entry{
 		{
@@ -16,7 +17,7 @@ func graceful() []Entry {
 			Issue: upstream + "/issues/73154", Affected: "kube-proxy v1.12.4 to v1.13.5 in mode ipvs", Fixed: "v1.12.8, v1.13.6, v1.14.1", Modes: []string{ipvs},
 			Look: "Each node refuses connections for a moment when its proxy starts. No node should lose any.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.13.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.13.12/ipvs"},
-			Scenario: "restart", Set: restart,
+			Scenario: "restart", Set: restart, Rate: shortLossRate,
 			Signature: pattern{occasions: restarted, name: "restarts of a proxy", protocol: record.ProtocolNew, onNode: true, classes: refusing,
 				least: 120 * time.Millisecond}.search,
 		},
@@ -25,7 +26,7 @@ func graceful() []Entry {
 			Issue: upstream + "/issues/75360", Fix: upstream + "/pull/76109", Affected: "kube-proxy up to v1.14.0 in mode iptables", Fixed: "v1.14.1 (#76109)",
 			Modes: []string{iptables}, Look: "Each node loses connections for about a second when its proxy starts. No node should lose any.",
 			Bad: Specimen{Subject: "kube-proxy@v1.14.0/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.14.10/iptables"},
-			Scenario: "restart", Set: restart,
+			Scenario: "restart", Set: restart, Rate: shortLossRate,
 			Signature: pattern{occasions: restarted, name: "restarts of a proxy", protocol: record.ProtocolNew, onNode: true,
 				least: 200 * time.Millisecond}.search,
 		},
@@ -52,7 +53,7 @@ func graceful() []Entry {
 			Look: "Lane tcp-long gets no replies on the connections to a pod that is unready and alive, and lane tcp-new loses nothing.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.12.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
 			Scenario: "flap", Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "2", "openConnections": "8", "watch": "10s"},
-			Signature: pattern{occasions: atSteps("flap "), name: "flaps", protocol: record.ProtocolLong,
+			Signature: pattern{occasions: atBegins("flap "), name: "flaps", protocol: record.ProtocolLong,
 				classes: []record.Class{record.ReplyTimeout}, served: record.ProtocolNew}.search,
 		},
 		{

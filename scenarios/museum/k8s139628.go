@@ -34,10 +34,10 @@ func flowToExitedPod(r *Record) Finding {
 	}
 	gone, back := steps[0].end+effectWithin, steps[1].begin
 	watched := back - gone
-	switch floor := r.Report.DetectionFloor.Ms; {
+	switch {
 	case !r.answered(record.ProtocolSticky, "", 0, steps[0].begin):
 		return cannotTell("no UDP flow was answered before the Service was scaled to zero")
-	case watched < minWithout || floor == nil || *floor > millis(minWithout):
+	case watched < minWithout || !r.detects(minWithout):
 		return cannotTell("the Service had no endpoints for %s, which is too short", max(0, watched))
 	case len(r.during("tcp-new", gone, back)) == 0 || refusals(r.during("tcp-new", gone, back)...) == 0:
 		return cannotTell("new connections were not refused while the Service had no endpoint: the proxy does not refuse")

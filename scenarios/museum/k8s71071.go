@@ -38,10 +38,10 @@ const (
 // proxyFroze searches for a node that drops connections until its proxy is restarted, while the proxy's log has no line.
 func proxyFroze(r *Record) Finding {
 	rollouts, churns := r.countChurn()
-	switch floor := r.Report.DetectionFloor.Ms; {
+	switch {
 	case len(rollouts) == 0:
 		return cannotTell("no rollout ended, so no change showed whether the proxies still follow")
-	case floor == nil || *floor > millis(minFrozen):
+	case !r.detects(minFrozen):
 		return cannotTell("the run could not have detected an outage of %s", minFrozen)
 	}
 	var seen []string

@@ -38,12 +38,12 @@ const (
 // period, after the last step of the scenario.
 func refusedEachMinute(r *Record) Finding {
 	flaps, watch := r.flaps()
-	switch floor := r.Report.DetectionFloor.Ms; {
+	switch {
 	case len(flaps) < 2:
 		return cannotTell("%d pods became unready and ready again, want at least 2", len(flaps))
 	case slices.ContainsFunc(flaps, func(pod string) bool { return !r.open(pod) }):
 		return cannotTell("no connection was open to one of the pods that became unready (%v)", flaps)
-	case floor == nil || *floor > millis(tickSlack):
+	case !r.detects(tickSlack):
 		return cannotTell("the run could not have detected an outage of %s", tickSlack)
 	}
 	least := 3*terminationTick + syncPeriod/3

@@ -45,8 +45,7 @@ func lostUntilDetected(r *Record) Finding {
 	if err != nil {
 		return cannotTell("%v", err)
 	}
-	floor := r.Report.DetectionFloor.Ms
-	if floor == nil || *floor > millis(least) {
+	if !r.detects(least) {
 		return cannotTell("the run could not have detected an outage of %s", least)
 	}
 	departures := r.departures()

@@ -26,12 +26,12 @@ func k8s92019() Entry {
 }
 
 // staysRejected is the loss over the node whose proxy was restarted, to the end of the run.
-var staysRejected = pattern{occasions: atSteps("restart the proxy of "), name: "restarts of a proxy", onNode: true, classes: refusing, least: minLasting, toEnd: true}
+var staysRejected = pattern{occasions: atBegins("restart the proxy of "), name: "restarts of a proxy", onNode: true, classes: refusing, least: minLasting, toEnd: true}
 
 // weightStaysZero searches for a node whose proxy was restarted and that rejects connections from when the pod was unready to the end
 // of the run, while the other nodes serve again.
 func weightStaysZero(r *Record) Finding {
-	restarts := staysRejected.occasions(r)
+	restarts := r.steps("restart the proxy of ")
 	if len(restarts) == 0 {
 		return cannotTell("no proxy was restarted")
 	}
@@ -39,10 +39,14 @@ func weightStaysZero(r *Record) Finding {
 	if !r.readyAgain(s) {
 		return cannotTell("no pod became unready, and ready again while the proxy did not run")
 	}
+	if watched := r.end() - s.end; watched < minLasting {
+		return cannotTell("the lanes ran for %s after %q; the bug needs %s", watched, s.name, minLasting)
+	}
 	anywhere := staysRejected
 	anywhere.onNode, anywhere.classes = false, nil
+	begin := anywhere.occasions(r)[0]
 	for _, l := range anywhere.losses(r) {
-		if l.node != s.node && anywhere.begins(l, s) && anywhere.matches(r, l) {
+		if l.node != s.node && anywhere.begins(l, begin) && anywhere.matches(r, l) {
 			return cannotTell("%s, whose proxy was not restarted, also dropped connections to the end of the run", l.node)
 		}
 	}

@@ -33,6 +33,7 @@ type Entry struct {
 	Scenario string
 	Set      map[string]string  // parameters of the scenario that the bug needs; the others keep their defaults
 	Timeline *timeline.Timeline // steps of the scenario timeline; nil for every other scenario
+	Rate     float64            // attempts per second that show a loss as short as the bug's; 0 for any
 	// Timelines reports whether the signature itself checks all steps that the bug needs. It can then judge the record of a timeline.
 	Timelines bool
 	// Signature searches a valid run of the scenario for the bug.

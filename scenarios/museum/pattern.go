@@ -28,29 +28,46 @@ type pattern struct {
 
 // search looks for the loss.
 func (p pattern) search(r *Record) Finding {
-	occasions := p.occasions(r)
+	occasions, losses := p.occasions(r), p.losses(r)
 	if f := p.checkObserved(r, occasions); f != nil {
 		return *f
 	}
-	var seen []string
+	var seen, unserved []string
 	var longest time.Duration
-	losses := p.losses(r)
 	for _, o := range occasions {
 		for _, l := range losses {
 			if !p.begins(l, o) {
 				continue
 			}
 			longest = max(longest, l.to-l.from)
-			if p.matches(r, l) {
+			switch {
+			case !p.matches(r, l):
+			case p.served != "" && !r.servedMeanwhile(p.served, l):
+				unserved = append(unserved, l.describe(r))
+			default:
 				seen = append(seen, l.describe(r))
 			}
 		}
 	}
 	slices.Sort(seen)
-	if seen = slices.Compact(seen); len(seen) > 0 {
+	seen = slices.Compact(seen)
+	lostBefore := func(o step) bool {
+		return slices.ContainsFunc(losses, func(l lossOnPath) bool { return p.lasts(l, o) })
+	}
+	switch {
+	case len(seen) > 0:
 		return Finding{Seen, seen}
+	case len(unserved) > 0:
+		return cannotTell("%s, and lane %s was not served meanwhile either", unserved[0], p.served)
+	case !slices.ContainsFunc(occasions, func(o step) bool { return !lostBefore(o) }):
+		return cannotTell("attempts were already lost at all %d %s", len(occasions), p.name)
 	}
 	return Finding{NotSeen, []string{fmt.Sprintf("the longest loss that began at one of %d %s lasted %.1f s, or was of another kind", len(occasions), p.name, longest.Seconds())}}
+}
+
+// lasts reports whether a loss on a path of an occasion began before the occasion and has not ended at its begin.
+func (p pattern) lasts(l lossOnPath, o step) bool {
+	return l.from < o.begin && l.to >= o.begin && (!p.onNode || l.node == o.node)
 }
 
 // checkObserved returns why the run cannot show the loss; nil when it can.
@@ -63,7 +80,7 @@ func (p pattern) checkObserved(r *Record, occasions []step) *Finding {
 	if watched := r.end() - last.end; p.until == nil && watched < p.least {
 		return cannot("the lanes ran for %s after the last of the %s; the bug needs %s", watched, p.name, p.least)
 	}
-	if floor := r.Report.DetectionFloor.Ms; floor == nil || p.least > 0 && *floor > millis(p.least) {
+	if r.Report.DetectionFloor.Ms == nil || p.least > 0 && !r.detects(p.least) {
 		return cannot("the run could not have detected a loss of %s", p.least)
 	}
 	for _, protocol := range []string{p.protocol, p.served} {
@@ -117,6 +134,7 @@ func (p pattern) begins(l lossOnPath, o step) bool {
 	return l.from >= o.begin && l.from <= o.end+within && (!p.onNode || l.node == o.node)
 }
 
+// matches reports whether a loss is of the pattern's kind, besides its begin and the lane that is served.
 func (p pattern) matches(r *Record, l lossOnPath) bool {
 	length := l.to - l.from
 	switch {
@@ -124,7 +142,6 @@ func (p pattern) matches(r *Record, l lossOnPath) bool {
 	case p.toEnd && l.to < r.end()-endWithin:
 	case p.until != nil && !slices.ContainsFunc(p.until(r), func(s step) bool { return l.to >= s.begin-endWithin && l.to <= s.end+effectWithin }):
 	case !p.ofClasses(l):
-	case p.served != "" && !r.servedMeanwhile(p.served, l):
 	default:
 		return true
 	}

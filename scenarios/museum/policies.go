@@ -105,7 +105,7 @@ func policies() []Entry {
 			Look: "The path over the removed node loses connections until the load balancer notices. With the fix the load balancer leaves the node before its end.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.29.15/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.30.14/iptables"},
 			Scenario: "drain", Set: map[string]string{"what": "scaledown", "trafficPolicy": "Cluster", "lanes": "tcp-new"},
-			Signature: pattern{occasions: atSteps("take the power from "), name: "removals of a node", protocol: record.ProtocolNew, onNode: true,
+			Signature: pattern{occasions: atBegins("take the power from "), name: "removals of a node", protocol: record.ProtocolNew, onNode: true,
 				least: 5 * time.Second}.search,
 		},
 		{
@@ -114,7 +114,7 @@ func policies() []Entry {
 			Look: "The path over the drained node loses connections from the eviction until the load balancer removes the node.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.25.3/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.26.0/iptables"},
 			Scenario: "drain", Set: map[string]string{"what": "drain", "trafficPolicy": "Local", "lanes": "tcp-new"},
-			Signature: pattern{occasions: atSteps("evict the pods of "), name: "evictions", protocol: record.ProtocolNew, onNode: true,
+			Signature: pattern{occasions: atBegins("evict the pods of "), name: "evictions", protocol: record.ProtocolNew, onNode: true,
 				least: 5 * time.Second}.search,
 		},
 		{

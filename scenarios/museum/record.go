@@ -101,6 +101,12 @@ func (r *Record) answered(protocol, node string, from, to time.Duration) bool {
 	})
 }
 
+// detects reports whether the run could have detected a loss of this length on the path over one node.
+func (r *Record) detects(loss time.Duration) bool {
+	floor := r.Report.DetectionFloor
+	return floor.Ms != nil && *floor.Ms <= millis(loss) && (floor.NodeMs == nil || *floor.NodeMs <= millis(loss))
+}
+
 // open reports whether a pod had an open connection that got a reply before the scenario.
 func (r *Record) open(pod string) bool {
 	scenario := r.phase("scenario")
