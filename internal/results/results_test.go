@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/hitless/hitless/record/recordtest"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
+	"github.com/hitless/hitless/scenarios/museum"
 )
 
 var (
@@ -413,5 +415,22 @@ func TestChanges(t *testing.T) {
 	}
 	if got := Changes(before, before); len(got) != 1 {
 		t.Errorf("without a change: %q", got)
+	}
+}
+
+// A bug whose loss is short is searched for with as many attempts as it needs; a timeline has its own rate.
+func TestBugsAreSearchedForWithTheirRate(t *testing.T) {
+	for _, e := range museum.All() {
+		args := MuseumArgs(e, "bundled", 1, nil)
+		i := slices.Index(args, "--rate")
+		if e.Timeline != nil || i < 0 {
+			if e.Timeline == nil || i >= 0 {
+				t.Errorf("%s: %q", e.ID, args)
+			}
+			continue
+		}
+		if rate, err := strconv.ParseFloat(args[i+1], 64); err != nil || rate < e.Rate || rate <= 0 {
+			t.Errorf("%s needs %g attempts per second: %q", e.ID, e.Rate, args)
+		}
 	}
 }

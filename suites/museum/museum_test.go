@@ -35,7 +35,7 @@ const smokeBug = "k8s-92019"
 // churnBug takes 20 minutes of churn; package subjects runs it at night.
 const churnBug = "k8s-71071"
 
-// rate is that of scenarios, which is low because the losses last for long. A timeline has its own.
+// rate is that of scenarios whose losses last for long, and that need no higher one. A timeline has its own.
 const rate = 20
 
 var runs = map[string]*suites.Future{}
@@ -76,7 +76,7 @@ func start(ctx context.Context, dir, name string, e museum.Entry, s museum.Speci
 	}
 	o := run.Options{Set: maps.Clone(s.Set), LabOptions: site.LabOptions{ControlPlane: "replay", Subject: s.Subject, Deadline: time.Hour}, Seed: 1}
 	if e.Timeline == nil {
-		o.Rate = rate
+		o.Rate = max(rate, e.Rate)
 	}
 	Expect(o.UseEntry(e)).To(Succeed())
 	runs[name] = suites.Start(ctx, dir, name, o)
