@@ -1,5 +1,6 @@
 // Command museum runs each bug of the museum against a version that has it and one that does not, on several seeds, and writes the answers
-// to docs/results/museum and the pictures to scenarios/museum/pictures. Answers that exist are not run again, unless FORCE=1.
+// to docs/results/museum and the pictures to scenarios/museum/pictures. Answers that exist are not run again, unless FORCE=1, or they cannot
+// tell, or the entry had another subject, other parameters or another trigger.
 // SUBSET=k8s-134147,k8s-80403 runs only these bugs, and SEEDS=2 only the first two seeds. JUDGE=1 judges the records in out/results/museum again
 // instead of running. The exit code is 1 if an answer is not the expected one.
 package main
@@ -11,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -89,11 +91,16 @@ func (t task) name() string {
 	return fmt.Sprintf("%s-%s-%d", t.entry.ID, kind, t.seed)
 }
 
+// tasksOf returns the runs of a bug on a seed: with it and without it.
+func tasksOf(e museum.Entry, seed int64) []task {
+	return []task{{e, true, e.Bad, seed}, {e, false, e.Good, seed}}
+}
+
 // missing returns the runs without an answer: all bugs on the first seed, then on the next.
 func missing(entries []museum.Entry, files map[string]*file, seeds int) (tasks []task) {
 	for seed := range int64(seeds) {
 		for _, e := range entries {
-			for _, t := range []task{{e, true, e.Bad, seed + 1}, {e, false, e.Good, seed + 1}} {
+			for _, t := range tasksOf(e, seed+1) {
 				if os.Getenv("FORCE")+os.Getenv("JUDGE") != "" || !files[e.ID].has(t) {
 					tasks = append(tasks, t)
 				}
@@ -214,26 +221,51 @@ func (f *file) list(bad bool) *[]run.BugResult {
 	return &f.Good
 }
 
-// has reports whether the file has the answer of a run of the same subject.
-func (f *file) has(t task) bool {
-	return slices.ContainsFunc(*f.list(t.bad), func(b run.BugResult) bool { return b.Seed == t.seed && b.Subject == t.specimen.Subject })
+// of reports whether a result is of the task's specimen.
+func (t task) of(b run.BugResult) bool {
+	return b.Subject == t.specimen.Subject && maps.Equal(b.Set, t.specimen.Set)
 }
 
-// add writes the answer of a run in the place of an earlier one.
+// answer returns the answer of the task's run; CannotTell if there is none, or if it is one of another trigger.
+func (f *file) answer(t task) museum.Answer {
+	trigger := t.entry.TriggerSha256()
+	for _, b := range *f.list(t.bad) {
+		if b.Seed == t.seed && t.of(b) && b.TriggerSha256 == trigger {
+			return b.Answer
+		}
+	}
+	return museum.CannotTell
+}
+
+// has reports whether the file has an answer of the task's run that tells something.
+func (f *file) has(t task) bool { return f.answer(t) != museum.CannotTell }
+
+// add writes the answer of a run in the place of an earlier one. A record that was judged again keeps its trigger.
 func (f *file) add(t task, b run.BugResult) error {
 	list := f.list(t.bad)
-	*list = append(slices.DeleteFunc(*list, func(old run.BugResult) bool { return old.Seed == t.seed || old.Subject != t.specimen.Subject }), b)
+	for _, old := range *list {
+		if b.TriggerSha256 == "" && old.HistorySha256 == b.HistorySha256 {
+			b.TriggerSha256 = old.TriggerSha256
+		}
+	}
+	*list = append(slices.DeleteFunc(*list, func(old run.BugResult) bool { return old.Seed == t.seed || !t.of(old) }), b)
 	slices.SortFunc(*list, func(x, y run.BugResult) int { return int(x.Seed - y.Seed) })
 	return f.Answers.Write(f.path)
 }
 
 // wrong tells which answers are not the expected ones: a bug is seen on all seeds but one, and on no seed of the other subject.
 func (f *file) wrong(e museum.Entry, seeds int) (wrong []string) {
-	first := len(f.Bad) > 0 && f.Bad[0].Seed == 1 && f.Bad[0].Answer == museum.Seen
-	if seen := run.Count(f.Bad, museum.Seen); !first || seen < max(1, seeds-1) || seen+run.Count(f.Bad, museum.NotSeen) < seeds {
+	count := map[bool]map[museum.Answer]int{true: {}, false: {}} // by task.bad
+	for seed := range int64(seeds) {
+		for _, t := range tasksOf(e, seed+1) {
+			count[t.bad][f.answer(t)]++
+		}
+	}
+	first := f.answer(tasksOf(e, 1)[0]) == museum.Seen
+	if seen := count[true][museum.Seen]; !first || seen < max(1, seeds-1) || seen+count[true][museum.NotSeen] < seeds {
 		wrong = append(wrong, fmt.Sprintf("%s: seen in %s on %d of %d seeds", e.ID, e.Bad.Subject, seen, seeds))
 	}
-	if not := run.Count(f.Good, museum.NotSeen); not < seeds {
+	if not := count[false][museum.NotSeen]; not < seeds {
 		wrong = append(wrong, fmt.Sprintf("%s: not seen in %s on %d of %d seeds", e.ID, e.Good.Subject, not, seeds))
 	}
 	return wrong

@@ -27,8 +27,10 @@ type BugResult struct {
 	Subject string            `json:"subject"`
 	Set     map[string]string `json:"set,omitempty"` // parameters of the call besides those of the entry
 	Seed    int64             `json:"seed"`
-	Answer  museum.Answer     `json:"answer"`
-	Reasons []string          `json:"reasons"`
+	// TriggerSha256 is that of the entry that was run; empty where a record was judged, whose trigger may have been another one.
+	TriggerSha256 string        `json:"triggerSha256,omitempty"`
+	Answer        museum.Answer `json:"answer"`
+	Reasons       []string      `json:"reasons"`
 	// The rest is empty where nothing was run.
 	Verdict       string         `json:"verdict,omitempty"` // of the run: it can fail without the bug
 	Attempts      int            `json:"attempts,omitempty"`
@@ -59,7 +61,7 @@ func Museum(ctx context.Context, o Options, e museum.Entry) (BugResult, error) {
 	if err := o.UseEntry(e); err != nil {
 		return BugResult{}, err
 	}
-	b := BugResult{ID: e.ID, Title: e.Title, Subject: o.Subject, Set: given, Seed: o.Seed, Folder: o.Out}
+	b := BugResult{ID: e.ID, Title: e.Title, Subject: o.Subject, Set: given, Seed: o.Seed, TriggerSha256: e.TriggerSha256(), Folder: o.Out}
 	mode, err := modeOf(ctx, o.Subject)
 	if err != nil {
 		return b, UsageError{Reason: err}

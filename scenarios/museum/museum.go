@@ -4,6 +4,8 @@ package museum
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -68,6 +70,16 @@ func (e Entry) Unfixed() bool { return strings.HasPrefix(e.Fixed, notFixed) }
 
 // notFixed begins Fixed of a bug without a fixed version.
 const notFixed = "not fixed"
+
+// TriggerSha256 identifies what the runs of the entry do to a proxy. An answer with another one is not about the entry as it is now.
+func (e Entry) TriggerSha256() string {
+	parts := append([]string{e.Scenario, fmt.Sprint(e.Rate)}, settings(e.Set)...)
+	if e.Timeline != nil {
+		parts = append(parts, e.Timeline.String())
+	}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return hex.EncodeToString(sum[:])
+}
 
 // Applies reports whether a proxy of a mode can have the bug. A proxy of an unknown mode, which is empty, can have every bug.
 func (e Entry) Applies(mode string) bool {

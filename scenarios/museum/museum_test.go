@@ -1,6 +1,7 @@
 package museum
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,5 +33,27 @@ func TestEntries(t *testing.T) {
 	}
 	if _, err := Find("k8s-8564"); err == nil || !strings.Contains(err.Error(), "did you mean k8s-85643?") {
 		t.Errorf("an unknown bug gave %v", err)
+	}
+}
+
+// Another scenario, parameter, step or rate is another trigger.
+func TestTriggers(t *testing.T) {
+	e := withTimeline(Entry{ID: "k8s-134147"})
+	late := *e.Timeline
+	late.Steps = slices.Clone(late.Steps)
+	late.Steps[0].At++
+	seen := map[string]string{}
+	for name, other := range map[string]Entry{
+		"as it is": e, "a scenario": {Scenario: "flap", Set: e.Set}, "a rate": {Scenario: e.Scenario, Set: e.Set, Timeline: e.Timeline, Rate: 100},
+		"a parameter": {Scenario: e.Scenario, Set: map[string]string{"replicas": "9"}, Timeline: e.Timeline}, "a step": {Scenario: e.Scenario, Set: e.Set, Timeline: &late},
+	} {
+		sum := other.TriggerSha256()
+		if same, known := seen[sum]; known {
+			t.Errorf("%s and %s are one trigger", name, same)
+		}
+		seen[sum] = name
+	}
+	if again := withTimeline(Entry{ID: "k8s-134147", Title: "another title"}); again.TriggerSha256() != e.TriggerSha256() {
+		t.Error("another title is another trigger")
 	}
 }

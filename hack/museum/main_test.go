@@ -1,0 +1,84 @@
+package main
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/scenarios/museum"
+)
+
+// resultOf is the result of a task's run as hitless writes it.
+func resultOf(t task, answer museum.Answer) run.BugResult {
+	return run.BugResult{ID: t.entry.ID, Subject: t.specimen.Subject, Set: maps.Clone(t.specimen.Set), Seed: t.seed, TriggerSha256: t.entry.TriggerSha256(), Answer: answer, HistorySha256: "abc"}
+}
+
+// A run is done when its answer tells something about the entry as it is now. All others are made again.
+func TestAnInterruptedCallContinues(t *testing.T) {
+	t.Setenv("FORCE", "")
+	t.Setenv("JUDGE", "")
+	for _, id := range []string{"k8s-102314", "k8s-134147"} { // a scenario with parameters of its specimens, and a timeline
+		e, err := museum.Find(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			change func(b *run.BugResult)
+			done   bool
+		}{
+			"seen":                {func(*run.BugResult) {}, true},
+			"not seen":            {func(b *run.BugResult) { b.Answer = museum.NotSeen }, true},
+			"cannot tell":         {func(b *run.BugResult) { b.Answer = museum.CannotTell }, false},
+			"another subject":     {func(b *run.BugResult) { b.Subject = "bundled" }, false},
+			"other parameters":    {func(b *run.BugResult) { b.Set = map[string]string{"cleanup": "off"} }, false},
+			"another trigger":     {func(b *run.BugResult) { b.TriggerSha256 = museum.Entry{}.TriggerSha256() }, false},
+			"an untold trigger":   {func(b *run.BugResult) { b.TriggerSha256 = "" }, false},
+			"a seed of its own":   {func(b *run.BugResult) { b.Seed = 2 }, false},
+			"without parameters ": {func(b *run.BugResult) { b.Set = nil }, e.Bad.Set == nil},
+		} {
+			f, bad := &file{}, tasksOf(e, 1)[0]
+			b := resultOf(bad, museum.Seen)
+			c.change(&b)
+			f.Bad = []run.BugResult{b}
+			left := missing([]museum.Entry{e}, map[string]*file{id: f}, 1)
+			again := slices.ContainsFunc(left, func(t task) bool { return t.bad })
+			if again == c.done || len(left) == 0 {
+				t.Errorf("%s, %s: runs again: %t", id, name, again)
+			}
+		}
+	}
+}
+
+// Answers of another trigger do not count as the expected ones.
+func TestOldAnswersAreNotTheExpectedOnes(t *testing.T) {
+	e, err := museum.Find("k8s-134147")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &file{path: filepath.Join(t.TempDir(), "bug.json")}
+	for seed := range int64(2) {
+		for _, task := range tasksOf(e, seed+1) {
+			answer := map[bool]museum.Answer{true: museum.Seen, false: museum.NotSeen}[task.bad]
+			if err := f.add(task, resultOf(task, answer)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if wrong := f.wrong(e, 2); len(wrong) > 0 {
+		t.Errorf("%q", wrong)
+	}
+	judged := resultOf(tasksOf(e, 2)[1], museum.NotSeen)
+	judged.TriggerSha256 = ""
+	if err := f.add(tasksOf(e, 2)[1], judged); err != nil || len(f.wrong(e, 2)) > 0 {
+		t.Errorf("a record that was judged again lost its trigger: %v", err)
+	}
+	if wrong := f.wrong(e, 3); len(wrong) != 2 {
+		t.Errorf("with a seed that was not run: %q", wrong)
+	}
+	e.Rate = 1
+	if wrong := f.wrong(e, 2); len(wrong) != 2 {
+		t.Errorf("answers of another trigger: %q", wrong)
+	}
+}
