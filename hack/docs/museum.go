@@ -60,8 +60,8 @@ func museumTable(top string) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			fmt.Fprintf(&text, "| %s | %s | %d of %d | %s | %s | %d of %d | %s | %s, %s |\n", e.ID, e.Bad, run.Count(a.Bad, museum.Seen), len(a.Bad),
-				verdictOf(a.Bad), e.Good, run.Count(a.Good, museum.NotSeen), len(a.Good), verdictOf(a.Good), shortHash(a.Bad), shortHash(a.Good))
+			fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s | %s, %s |\n", e.ID, e.Bad, countOf(a.Bad, museum.Seen), verdictOf(a.Bad),
+				e.Good, countOf(a.Good, museum.NotSeen), verdictOf(a.Good), shortHash(a.Bad), shortHash(a.Good))
 			pairs[i]++
 			if caughtByVerdict(a) {
 				caught++
@@ -106,9 +106,18 @@ func museumKills(top string) (string, error) {
 	return text.String(), nil
 }
 
+// countOf counts the results with the expected answer, and those that cannot tell.
+func countOf(all []run.BugResult, expected museum.Answer) string {
+	text := fmt.Sprintf("%d of %d", run.Count(all, expected), len(all))
+	if unknown := run.Count(all, museum.CannotTell); unknown > 0 {
+		text += fmt.Sprintf(", %d cannot tell", unknown)
+	}
+	return text
+}
+
 // verdictOf is the verdict and the loss of the first seed's run.
 func verdictOf(all []run.BugResult) string {
-	if len(all) == 0 {
+	if len(all) == 0 || all[0].Verdict == "" {
 		return "-"
 	}
 	return fmt.Sprintf("%s, %s of %s", all[0].Verdict, units.Thousands(all[0].Dropped), units.Thousands(all[0].Attempts))
