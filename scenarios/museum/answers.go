@@ -75,7 +75,8 @@ func unservedAnswers(r *Record) Finding {
 	return Finding{NotSeen, []string{"no connection to a port without a Service was accepted"}}
 }
 
-// neverServed searches for a node whose own programs do not answer at an address that it got.
+// neverServed searches for a node whose own programs do not answer at an address that it got. The load balancer's health checks, which ask the
+// proxy of the node, tell that one listens.
 func neverServed(r *Record) Finding {
 	const least = syncPeriod + 10*time.Second // after the next sync
 	got := r.steps("node address ")
@@ -88,6 +89,8 @@ func neverServed(r *Record) Finding {
 		return cannotTell("the lanes ran for %s after the node got its address; the bug needs %s", r.end()-got[0].end, least)
 	case r.answered(record.RoleUnserved, "", got[0].end, r.end()):
 		return Finding{NotSeen, []string{"the node's own program answered at its address"}}
+	case !r.member(got[0].node, got[0].begin):
+		return cannotTell("%s failed health checks of the load balancer: perhaps no program listens", got[0].node)
 	}
 	return Finding{Seen, []string{fmt.Sprintf("no program of the node answered at its address in %.0f s", (r.end() - got[0].end).Seconds())}}
 }

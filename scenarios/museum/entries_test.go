@@ -203,7 +203,8 @@ func specimens(t *testing.T) []specimen {
 			bug: func(s *fakeRun, shift int) {
 				s.long, s.longLost, s.longClass = s.end, ms(20_500+shift), record.Reset
 			}, good: func(s *fakeRun) { s.long = s.end }},
-		{id: "k8s-75290", bug: func(s *fakeRun, shift int) { lose(s, hijacked+200+shift, whole, record.ConnectTimeout, "node-1") }},
+		{id: "k8s-75290", bug: func(s *fakeRun, shift int) { lose(s, hijacked+200+shift, whole, record.ConnectTimeout, "node-2") },
+			good: func(s *fakeRun) { lose(s, hijacked+200, whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-111661", setUp: exits(40_000), bug: func(s *fakeRun, shift int) { lose(s, 40_100+shift, 10*whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-114815", bug: func(s *fakeRun, shift int) {
 			if s.unserved = ms(10 * whole); shift > 0 {
@@ -304,6 +305,25 @@ func (c specimen) firstLoss(t *testing.T) int {
 		}
 	}
 	return int(first * 1000)
+}
+
+// Where no program listens at the proxy's port, none is refused there: the load balancer's health checks ask the same port.
+func TestAPortOfNoProgramTellsNothing(t *testing.T) {
+	for _, c := range specimens(t) {
+		for _, at := range []int{begin - 1000, whole / 2} { // before the node gets its address, and after that
+			if c.id != "k8s-114815" {
+				continue
+			}
+			f := c.judge(t, func(s *fakeRun) {
+				c.bug(s, 0)
+				s.balance(ms(at), "web", webAddress, "node-2")
+				s.balance(s.end-2*time.Second, "web", webAddress, "node-1", "node-2")
+			})
+			if f.Answer != CannotTell {
+				t.Errorf("%s: %q", f.Answer, f.Reasons)
+			}
+		}
+	}
 }
 
 // A loss that is shorter than the times between attempts over one node cannot be missed for certain.

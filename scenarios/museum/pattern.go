@@ -210,6 +210,17 @@ func atBegins(prefix string) func(r *Record) []step {
 	}
 }
 
+// over gives occasions, whose steps are not those of a node, the node whose path they affect.
+func over(node string, occasions func(r *Record) []step) func(r *Record) []step {
+	return func(r *Record) []step {
+		found := occasions(r)
+		for i := range found {
+			found[i].node = node
+		}
+		return found
+	}
+}
+
 // atExits returns the occasions that are the ends of pods of the measured workload in the scenario.
 func atExits(r *Record) (found []step) {
 	scenario := r.phase("scenario")

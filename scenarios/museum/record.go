@@ -101,6 +101,32 @@ func (r *Record) answered(protocol, node string, from, to time.Duration) bool {
 	})
 }
 
+// member reports whether a node was in the membership of the measured Service from one time to the end.
+func (r *Record) member(node string, from time.Duration) bool {
+	end := r.end()
+	never := end + 1
+	since := never
+	for _, e := range r.Events {
+		b, is := e.Body.(record.Membership)
+		switch {
+		case !is || e.At > end || !r.measures(b.Service):
+		case slices.Contains(b.Nodes, node):
+			since = min(since, e.At)
+		default:
+			since = never
+		}
+	}
+	return since <= from
+}
+
+// measures reports whether a Service has a measured lane.
+func (r *Record) measures(service string) bool {
+	return slices.ContainsFunc(r.Events, func(e record.Event) bool {
+		l, is := e.Body.(record.Lane)
+		return is && !l.Control && withoutNamespace(l.Service) == withoutNamespace(service)
+	})
+}
+
 // detects reports whether the run could have detected a loss of this length on the path over one node.
 func (r *Record) detects(loss time.Duration) bool {
 	floor := r.Report.DetectionFloor

@@ -37,10 +37,10 @@ func stalledSyncs() []Entry {
 		withTimeline(Entry{
 			ID: "k8s-75290", Title: "a Service with another node's address as its external IP cuts that node off",
 			Issue: upstream + "/issues/75290", Affected: "kube-proxy in mode ipvs; seen up to v1.37.1", Fixed: notFixed,
-			Look: "From the creation of the Service on the path over node-1 loses connections to the pod of node-2.",
+			Look: "From the creation of the Service on the path over node-2, whose address it has, loses connections to the pod of node-1.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
-			Signature: pattern{occasions: atSteps("object apply Service/default/hijack"), name: "Services with a node's address", protocol: record.ProtocolNew,
-				least: 45 * time.Second, pause: 2 * time.Second}.search,
+			Signature: pattern{occasions: over("node-2", atSteps("object apply Service/default/hijack")), name: "Services with a node's address",
+				protocol: record.ProtocolNew, onNode: true, least: 45 * time.Second, pause: 2 * time.Second}.search,
 		}),
 		{
 			ID: "rke2-10469", Title: "a firewall that reloads its rules deletes the proxy's, and the proxy does not write them again",
