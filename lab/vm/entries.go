@@ -63,7 +63,7 @@ func imageEntry(file string) *cache.Entry {
 
 func snapshotEntry(file string) *cache.Entry {
 	name := filepath.Base(file)
-	if !strings.HasPrefix(name, snapshotPrefix) || !strings.HasSuffix(name, snapshotSuffix) {
+	if !isSnapshot(name) {
 		return cache.Foreign(file)
 	}
 	return &cache.Entry{Path: file, Digest: "crc32c " + snapshotSum(file), Check: func(ctx context.Context, read func(int)) error {
@@ -72,13 +72,22 @@ func snapshotEntry(file string) *cache.Entry {
 			return err
 		}
 		defer f.Close()
-		return snapshotDamage(file, snapshotName(watched{ctx, f, read}, snapshotKey(file)))
+		return snapshotDamage(file, snapshotName(watched{ctx, f, read}, snapshotStem(file)))
 	}}
 }
 
-// snapshotKey is the key in the name of a snapshot.
-func snapshotKey(file string) string {
-	name := strings.TrimPrefix(filepath.Base(file), snapshotPrefix)
+func isSnapshot(name string) bool {
+	for _, kind := range snapshotKinds {
+		if strings.HasPrefix(name, kind.prefix) {
+			return strings.HasSuffix(name, snapshotSuffix)
+		}
+	}
+	return false
+}
+
+// snapshotStem is the prefix and the key in the name of a snapshot.
+func snapshotStem(file string) string {
+	name := filepath.Base(file)
 	return name[:max(0, strings.LastIndexByte(name, '-'))]
 }
 

@@ -88,14 +88,14 @@ func TestAChangedProgramIsNotPacked(t *testing.T) {
 func TestEachDamageOfASnapshotIsFound(t *testing.T) {
 	for name, damage := range testfiles.Damages() {
 		dir := t.TempDir()
-		file := saveFile(t, dir, "key", "the memory of a guest", 0)
-		s := openSnapshot(dir, "key")
+		file := saveFile(t, dir, "lab-key", "the memory of a guest", 0)
+		s := openSnapshot(dir, atSettled, "key")
 		if err := s.verify(); err != nil {
 			t.Fatal(err)
 		}
 		s.Close()
 		damage(t, file)
-		s = openSnapshot(dir, "key")
+		s = openSnapshot(dir, atSettled, "key")
 		if s == nil {
 			if name != "deleted" {
 				t.Errorf("%s: no snapshot", name)

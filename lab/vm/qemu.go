@@ -195,8 +195,7 @@ func (b Boot) snapshot() *snapshot {
 		return nil
 	}
 	for _, at := range []pause{atSettled, atBooted} {
-		if s := openSnapshot(b.Snapshots, b.keys()[at]); s != nil {
-			s.at = at
+		if s := openSnapshot(b.Snapshots, at, b.keys()[at]); s != nil {
 			return s
 		}
 	}

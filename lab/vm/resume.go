@@ -103,7 +103,7 @@ func (b Boot) save(m *monitor, at pause, files *deviceFile) error {
 	if b.Snapshots == "" {
 		return nil
 	}
-	return saveSnapshot(m, b.Snapshots, b.keys()[at])
+	return saveSnapshot(m, b.Snapshots, at, b.keys()[at])
 }
 
 // keys are the keys of the snapshots of a guest.

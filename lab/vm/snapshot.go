@@ -18,12 +18,20 @@ import (
 // A snapshot is a paused guest (Pause): its memory and device state in a file whose name contains the key of the
 // guest's inputs and the content's checksum.
 const (
-	snapshotPrefix = "lab-"
 	snapshotSuffix = ".guest"
-	maxSnapshots   = 4
 	// minFreeBytes is the disk space that must stay free; below it no snapshot is saved.
 	minFreeBytes = 4 << 30
 )
+
+// snapshotKind is what snapshots of one pause have in common.
+type snapshotKind struct {
+	prefix string // of their names
+	keep   int    // most recently used ones that stay
+}
+
+// snapshotKinds are the kinds by pause. Guests of all subjects boot alike: those snapshots must not give way to the many that only runs
+// with one subject can use.
+var snapshotKinds = map[pause]snapshotKind{atBooted: {"booted-", 8}, atSettled: {"lab-", 4}}
 
 // snapshot is an open snapshot; pruning skips it. The checksum is computed while QEMU starts and reads the file,
 // which takes as long.
@@ -33,16 +41,17 @@ type snapshot struct {
 	expectedName func() string // the name by its content
 }
 
-// openSnapshot opens the snapshot with the key; nil if there is none.
-func openSnapshot(dir, key string) *snapshot {
-	names, _ := filepath.Glob(filepath.Join(dir, snapshotPrefix+key+"-*"+snapshotSuffix))
+// openSnapshot opens the snapshot of a pause with the key; nil if there is none.
+func openSnapshot(dir string, at pause, key string) *snapshot {
+	stem := snapshotKinds[at].prefix + key
+	names, _ := filepath.Glob(filepath.Join(dir, stem+"-*"+snapshotSuffix))
 	for _, name := range names {
 		f, err := cache.TryHold(name)
 		if err != nil {
 			continue // pruned meanwhile
 		}
 		_ = cache.MarkUsed(name)
-		s := &snapshot{File: f, expectedName: sync.OnceValue(func() string { return snapshotName(f, key) })}
+		s := &snapshot{File: f, at: at, expectedName: sync.OnceValue(func() string { return snapshotName(f, stem) })}
 		go s.expectedName()
 		return s
 	}
@@ -90,18 +99,18 @@ func (s *snapshot) Close() error {
 	return s.File.Close()
 }
 
-// snapshotName returns the file name for a snapshot's content, empty if it cannot be read. It does not move the file
-// offset, which QEMU shares.
-func snapshotName(f io.ReaderAt, key string) string {
+// snapshotName returns the file name for a snapshot's content and the stem of its name, which are prefix and key. It is empty if the content
+// cannot be read. It does not move the file offset, which QEMU shares.
+func snapshotName(f io.ReaderAt, stem string) string {
 	sum := crc32.New(castagnoli)
 	if _, err := io.CopyBuffer(sum, io.NewSectionReader(f, 0, math.MaxInt64), make([]byte, 1<<20)); err != nil {
 		return ""
 	}
-	return fmt.Sprintf("%s%s-%08x%s", snapshotPrefix, key, sum.Sum32(), snapshotSuffix)
+	return fmt.Sprintf("%s-%08x%s", stem, sum.Sum32(), snapshotSuffix)
 }
 
 // saveSnapshot saves the stopped guest as a file atomically.
-func saveSnapshot(m *monitor, dir, key string) error {
+func saveSnapshot(m *monitor, dir string, at pause, key string) error {
 	f, err := cache.Create(dir)
 	if err != nil {
 		return fmt.Errorf("saving the guest: %w", err)
@@ -113,7 +122,7 @@ func saveSnapshot(m *monitor, dir, key string) error {
 	if err := m.save(f.File); err != nil {
 		return fmt.Errorf("saving the guest: %w", err)
 	}
-	name := snapshotName(f.File, key)
+	name := snapshotName(f.File, snapshotKinds[at].prefix+key)
 	if name == "" {
 		return fmt.Errorf("saving the guest: reading %s for its checksum failed", f.Name())
 	}
@@ -149,6 +158,11 @@ func (m *monitor) restore(f *os.File) error {
 	return m.awaitMigration()
 }
 
+// pruneSnapshots removes the least recently used snapshots of each kind.
 func pruneSnapshots(dir string) error {
-	return cache.Prune(dir, snapshotPrefix, cache.Limit{Keep: maxSnapshots}, time.Now())
+	var errs []error
+	for _, kind := range snapshotKinds {
+		errs = append(errs, cache.Prune(dir, kind.prefix, cache.Limit{Keep: kind.keep}, time.Now()))
+	}
+	return errors.Join(errs...)
 }

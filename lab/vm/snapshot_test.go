@@ -12,7 +12,7 @@ import (
 )
 
 // saveFile writes a snapshot with that content, key and age, and returns its path.
-func saveFile(t *testing.T, dir, key, content string, age time.Duration) string {
+func saveFile(t *testing.T, dir, stem, content string, age time.Duration) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "it"))
 	if err != nil {
@@ -22,7 +22,7 @@ func saveFile(t *testing.T, dir, key, content string, age time.Duration) string 
 	if _, err := f.WriteString(content); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(dir, snapshotName(f, key))
+	name := filepath.Join(dir, snapshotName(f, stem))
 	used := time.Now().Add(-age)
 	if err := os.Rename(f.Name(), name); err != nil {
 		t.Fatal(err)
@@ -37,11 +37,13 @@ func exists(name string) bool { _, err := os.Stat(name); return err == nil }
 
 func TestASnapshotIsFoundByItsKeyAndVerified(t *testing.T) {
 	dir := t.TempDir()
-	name := saveFile(t, dir, "one", "memory", time.Hour)
-	if s := openSnapshot(dir, "two"); s != nil {
-		t.Errorf("the snapshot of another key was opened: %s", s.Name())
+	name := saveFile(t, dir, "lab-one", "memory", time.Hour)
+	for at, key := range map[pause]string{atSettled: "two", atBooted: "one"} {
+		if s := openSnapshot(dir, at, key); s != nil {
+			t.Errorf("the snapshot of another key or pause was opened: %s", s.Name())
+		}
 	}
-	s := openSnapshot(dir, "one")
+	s := openSnapshot(dir, atSettled, "one")
 	if s == nil {
 		t.Fatal("the snapshot was not opened")
 	}
@@ -56,7 +58,7 @@ func TestASnapshotIsFoundByItsKeyAndVerified(t *testing.T) {
 	if err := os.WriteFile(name, []byte("memorY"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s = openSnapshot(dir, "one")
+	s = openSnapshot(dir, atSettled, "one")
 	if s == nil {
 		t.Fatal("the damaged snapshot was not opened")
 	}
@@ -66,23 +68,29 @@ func TestASnapshotIsFoundByItsKeyAndVerified(t *testing.T) {
 	}
 }
 
+// Those of one kind do not make room for those of the other.
 func TestMostRecentlyUsedSnapshotsAreKept(t *testing.T) {
 	dir := t.TempDir()
-	var names []string
-	for i := range maxSnapshots + 3 {
-		names = append(names, saveFile(t, dir, fmt.Sprint("key", i), "memory", time.Duration(i)*time.Hour))
+	stays := map[string]bool{}
+	for _, kind := range snapshotKinds {
+		for i := range kind.keep + 3 {
+			name := saveFile(t, dir, fmt.Sprint(kind.prefix, "key", i), "memory", time.Duration(i)*time.Hour)
+			stays[name] = i <= kind.keep
+			if i == kind.keep { // one of the three surplus snapshots
+				held, err := cache.TryHold(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer held.Close()
+			}
+		}
 	}
-	held, err := cache.TryHold(names[maxSnapshots]) // one of the three surplus snapshots
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Close()
 	if err := pruneSnapshots(dir); err != nil {
 		t.Fatal(err)
 	}
-	for i, name := range names {
-		if want := i <= maxSnapshots; exists(name) != want {
-			t.Errorf("snapshot %d of %d (newest first) exists: %t, want %t", i, len(names), !want, want)
+	for name, want := range stays {
+		if exists(name) != want {
+			t.Errorf("%s exists: %t, want %t", name, !want, want)
 		}
 	}
 }
