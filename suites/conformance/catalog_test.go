@@ -180,3 +180,22 @@ func TestCostsNeedTheVirtualClock(t *testing.T) {
 		}
 	}
 }
+
+// A pod that stays unused after a restart (kubernetes#92019) shows only at a node without another ready pod: restart-ready has two pods, and
+// the proxies of both nodes restart in turn, each while its own node's pod is unready.
+func TestAPodThatStaysUnusedShows(t *testing.T) {
+	r := runOf(t, "restart-ready")
+	if which := r.Set["which"]; r.Set["replicas"] != "2" || r.Nodes != 2 || which != "" && which != "each" {
+		t.Errorf("with replicas=%s and which=%q on %d nodes another pod answers for the unused one", r.Set["replicas"], which, r.Nodes)
+	}
+}
+
+// runOf is the run of a name.
+func runOf(t *testing.T, name string) *Run {
+	t.Helper()
+	i := slices.IndexFunc(runs(Catalog()), func(r *Run) bool { return r.Name == name })
+	if i < 0 {
+		t.Fatalf("the catalog has no run %s", name)
+	}
+	return runs(Catalog())[i]
+}
