@@ -134,6 +134,17 @@ func TestALossTurnsTheSpecsOfItsLaneRed(t *testing.T) {
 	}
 }
 
+// Slow connections turn the spec of new connections red, and those of other lanes of the run stay green.
+func TestLatencyTurnsTheSpecOfItsLaneRed(t *testing.T) {
+	dir, output, _ := suite(t, "restart-term:slow tcp-new", "-ginkgo.focus=^conformance a Service proxy restart-term ")
+	r := readReport(t, dir)
+	for name, want := range map[string]State{"restart-term new": Failed, "restart-term open": Passed, "restart-term reused": Passed, "restart-term datagrams": Passed} {
+		if got := stateOfSpec(t, r, name); got.State != want {
+			t.Errorf("%s is %s, want %s: %v\n%s", name, got.State, want, got.Reasons, output)
+		}
+	}
+}
+
 // A run that ended early proves nothing: its specs are invalid, and others go on.
 func TestARunThatEndsEarlyIsInvalid(t *testing.T) {
 	dir, _, failed := suite(t, "drain:early", someRuns)
