@@ -156,6 +156,13 @@ func requestSCTP(to netip.AddrPort) (string, error) {
 		return "", err
 	}
 	defer unix.Close(fd)
+	from := netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(clientPort()))
+	if to.Addr().Is6() {
+		from = netip.AddrPortFrom(netip.IPv6Unspecified(), from.Port())
+	}
+	if err := unix.Bind(fd, sockaddr(from)); err != nil {
+		return "", fmt.Errorf("binding port %d of SCTP: %w", from.Port(), err)
+	}
 	if err := unix.Connect(fd, sockaddr(to)); err != nil {
 		return "", err
 	}
@@ -181,7 +188,11 @@ func ask(protocol string, to netip.AddrPort) (string, error) {
 	if protocol == "sctp" {
 		return requestSCTP(to)
 	}
-	c, err := net.DialTimeout(protocol, to.String(), timeout)
+	dialer := net.Dialer{Timeout: timeout}
+	if protocol == "udp" {
+		dialer.LocalAddr = &net.UDPAddr{Port: clientPort()}
+	}
+	c, err := dialer.Dial(protocol, to.String())
 	if err != nil {
 		return "", err
 	}
