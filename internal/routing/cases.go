@@ -12,7 +12,7 @@ var Cases = []Case{
 	{Name: "cluster IP", Client: "c", Target: "cluster/1:80", Want: "a b r", Source: "itself", Features: []string{"cluster-ip"}},
 	{Name: "cluster IP, from the node", Client: "node", Target: "cluster/1:80", Want: "a b r", Source: "node", Features: []string{"cluster-ip"}},
 	{Name: "cluster IP, from outside: masqueraded", Client: "client", Target: "cluster/1:80", Want: "a b r", Source: "node", Own: true, Features: []string{"cluster-ip"}},
-	{Name: "port that the Service lacks", Client: "client", Target: "cluster/1:81", Want: "refused", Features: []string{"ports", "cluster-ip"}, Promised: Blocked},
+	{Name: "port that the Service lacks", Client: "c", Target: "cluster/1:81", Want: "refused", Features: []string{"ports", "cluster-ip"}, Promised: Blocked},
 	{Name: "NodePort at the primary address", Client: "client", Target: "node:30001", Want: "a b r", Source: "node", Features: []string{"node-port"}},
 	{Name: "NodePort at another address", Client: "client", Target: "node2:30001", Want: "refused", Features: []string{"node-port"}, Own: true},
 	{Name: "load balancer IP", Client: "client", Target: "lb/1:80", Want: "a b r", Source: "node", Features: []string{"load-balancer"}},
@@ -29,7 +29,7 @@ var Cases = []Case{
 	{Name: "policy Local without a local endpoint, NodePort", Client: "client", Target: "node:30004", Want: "dropped", IPVS: "r", Features: []string{"external-policy-local", "node-port"}},
 	{Name: "policy Local without a local endpoint, cluster IP", Client: "c", Target: "cluster/4:80", Want: "r", Source: "itself", Features: []string{"external-policy-local", "cluster-ip"}},
 	{Name: "policy Local without a local endpoint, health", Client: "client", Target: "check!30104", Want: "503, weight 0", Features: []string{"external-policy-local", "health-check-node-port"}},
-	{Name: "policy Local without any endpoint", Client: "client", Target: "lb/5:80", Want: "refused", Features: []string{"external-policy-local", "load-balancer"}},
+	{Name: "policy Local without any endpoint", Client: "client", Target: "lb/5:80", Want: "refused", Features: []string{"external-policy-local", "endpoints", "load-balancer"}},
 	{Name: "policy Local without any endpoint, health", Client: "client", Target: "check!30105", Want: "503, weight 0", Features: []string{"external-policy-local", "health-check-node-port"}},
 	{Name: "policy Local, local endpoint terminating and serving", Client: "client", Target: "lb/6:80", Want: "a", Source: "itself", Features: []string{"external-policy-local", "terminating-endpoints", "load-balancer"}},
 	{Name: "policy Local, local endpoint terminating and serving, health", Client: "client", Target: "check!30106", Want: "503, weight 0", Features: []string{"external-policy-local", "health-check-node-port", "terminating-endpoints"}},
@@ -74,9 +74,9 @@ var Cases = []Case{
 	{Name: "Service of another proxy", Client: "c", Target: "cluster/43:80", Want: "dropped", Features: []string{"service-proxy-name", "cluster-ip"}},
 	{Name: "scheduler annotation", Client: "c", Target: "cluster/44:80", Want: "one", NFTables: "a b r", IPVS: "a b r", Features: []string{"cluster-ip"}, Own: true},
 
-	{Name: "UDP", Client: "c", Target: "udp!cluster/50:80", Want: "a b", Source: "itself", Features: []string{"udp", "cluster-ip"}},
-	{Name: "UDP, load balancer IP", Client: "client", Target: "udp!lb/50:80", Want: "a b", Source: "node", Features: []string{"udp", "load-balancer"}},
-	{Name: "UDP, NodePort", Client: "client", Target: "udp!node:30050", Want: "a b", Source: "node", Features: []string{"udp", "node-port"}},
+	{Name: "UDP", Client: "c", Target: "udp!cluster/50:80", Want: "a r", Source: "itself", Features: []string{"udp", "cluster-ip"}},
+	{Name: "UDP, load balancer IP", Client: "client", Target: "udp!lb/50:80", Want: "a r", Source: "node", Features: []string{"udp", "load-balancer"}},
+	{Name: "UDP, NodePort", Client: "client", Target: "udp!node:30050", Want: "a r", Source: "node", Features: []string{"udp", "node-port"}},
 	{Name: "SCTP", Client: "c", Target: "sctp!cluster/51:80", Want: "a r", Source: "itself", Features: []string{"sctp", "cluster-ip"}},
 	{Name: "SCTP, load balancer IP", Client: "client", Target: "sctp!lb/51:80", Want: "a r", Source: "node", Features: []string{"sctp", "load-balancer"}},
 	{Name: "two protocols at one port", Client: "c", Target: "udp!cluster/52:80", Want: "a", Features: []string{"udp", "ports", "cluster-ip"}},
@@ -91,7 +91,7 @@ var Cases = []Case{
 	{Name: "dual-stack IPv4, policy Local", Client: "client", Target: "lb/61:80", Want: "a", Source: "itself", Features: []string{"external-policy-local", "load-balancer"}, Both: true},
 
 	{Name: "program of the host", Client: "client", Target: "node:2222", Want: "host", Features: []string{"host-isolation"}},
-	{Name: "program of the host, at a cluster IP", Client: "client", Target: "cluster/1:2222", Want: "refused", Features: []string{"host-isolation"}, Promised: Blocked},
+	{Name: "program of the host, at a cluster IP", Client: "c", Target: "cluster/1:2222", Want: "refused", Features: []string{"host-isolation"}, Promised: Blocked},
 	{Name: "program of the host, at a load balancer IP", Client: "client", Target: "lb/1:2222", Want: "refused", Features: []string{"host-isolation"}, Promised: Blocked},
 }
 
@@ -128,7 +128,8 @@ var Changes = []Change{
 	}), []Case{
 		{Name: "type changed to ClusterIP", Client: "c", Target: "cluster/1:80", Want: "b r", Source: "itself", Features: []string{"policy-change", "cluster-ip"}},
 		{Name: "type changed to ClusterIP, NodePort", Client: "client", Target: "node:30001", Want: "refused", Features: []string{"policy-change", "node-port"}},
-		{Name: "type changed to ClusterIP, load balancer IP", Client: "client", Target: "lb/1:80", Want: "dropped", Features: []string{"policy-change", "load-balancer"}},
+		// Source ranges admitted the stranger until now: only the change can stop it.
+		{Name: "type changed to ClusterIP, load balancer IP", Client: "stranger", Target: "lb/1:80", Want: "dropped", WaitForDrain: true, Features: []string{"policy-change", "load-balancer"}},
 	}},
 	{func(w *Testbed) error {
 		return w.remove("Service", shop, "plain")

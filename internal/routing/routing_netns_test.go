@@ -79,7 +79,7 @@ func TestKubeProxyKeepsAllPromises(t *testing.T) {
 // The red twin: v1.25.3 uses no terminating endpoints (KEP-1669) and no hints for nodes (KEP-3015), and knows no ipMode (KEP-1860).
 func TestAnOldKubeProxyBreaksPromises(t *testing.T) {
 	checks := checksOf(t, "HITLESS_OLD_KUBE_PROXY", "v1.25.3", "iptables", IPv4)
-	for name, holds := range map[string]bool{"cluster IP": true, "policy Local": true, "affinity": true, "policy Local, health": true,
+	for name, holds := range map[string]bool{"cluster IP": true, "policy Local": true, "affinity": true, "policy Local, health": true, "zone hints": true, "zone hints, load balancer IP": true,
 		"no ready endpoint, one terminating and serving": false, "node hints": false, "load balancer with ipMode Proxy (KEP-1860)": false} {
 		if check, has := checks[name]; !has || Holds(check) != holds {
 			t.Errorf("%s holds: %v; %+v", name, !holds, check)

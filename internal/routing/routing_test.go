@@ -3,8 +3,6 @@
 package routing
 
 import (
-	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -17,16 +15,12 @@ import (
 
 // Each case has a name of its own, a client that exists, features, and a target that both families resolve to different addresses.
 func TestCasesAreComplete(t *testing.T) {
-	all := slices.Clone(Cases)
-	for _, c := range Changes {
-		all = append(all, c.Cases...)
-	}
 	names := map[string]bool{}
 	clients := []string{"node"}
 	for _, h := range hosts() {
 		clients = append(clients, h.name)
 	}
-	for _, q := range all {
+	for _, q := range all() {
 		if names[q.Name] || len(q.Features) == 0 || q.Want == "" || !slices.Contains(clients, q.Client) {
 			t.Errorf("%+v is not complete, or its name is taken", q)
 		}
@@ -63,6 +57,84 @@ func TestServicesHaveTheirFamily(t *testing.T) {
 		}
 		if services < 30 {
 			t.Errorf("%s has %d Services", f, services)
+		}
+	}
+}
+
+// kube-proxy obeys zone hints only where both annotations ask for it, or by default since v1.31; other proxies read trafficDistribution.
+func TestServicesWithHintsAskForThem(t *testing.T) {
+	services, hinted := map[string]*v1.Service{}, 0
+	for _, o := range IPv4.Services() {
+		switch o := o.(type) {
+		case *v1.Service:
+			services[o.Name] = o
+		case *discovery.EndpointSlice:
+			of := func(has func(*discovery.EndpointHints) bool) bool {
+				return slices.ContainsFunc(o.Endpoints, func(e discovery.Endpoint) bool { return e.Hints != nil && has(e.Hints) })
+			}
+			s := services[o.Labels[discovery.LabelServiceName]]
+			nodes, zones := of(func(h *discovery.EndpointHints) bool { return len(h.ForNodes) > 0 }), of(func(h *discovery.EndpointHints) bool { return len(h.ForZones) > 0 })
+			how := s.Spec.TrafficDistribution
+			annotated := s.Annotations["service.kubernetes.io/topology-aware-hints"] == "Auto" && s.Annotations["service.kubernetes.io/topology-mode"] == "Auto"
+			switch {
+			case nodes && (how == nil || *how != "PreferSameNode"), !nodes && zones && (!annotated || how == nil || *how != "PreferClose"), !zones && (annotated || how != nil):
+				t.Errorf("%s has hints for nodes %v and zones %v, the annotations %v and trafficDistribution %v", s.Name, nodes, zones, s.Annotations, how)
+			case zones:
+				hinted++
+			}
+		}
+	}
+	if hinted < 6 {
+		t.Errorf("%d Services have hints", hinted)
+	}
+}
+
+// all are the cases in the order of a run.
+func all() []Case {
+	all := slices.Clone(Cases)
+	for _, c := range Changes {
+		all = append(all, c.Cases...)
+	}
+	return all
+}
+
+func negative(q Case) bool {
+	return slices.Contains([]string{"refused", "dropped", Blocked}, q.Promise())
+}
+
+// After a change, connections fail because of it only if they were answered before: the same client reached the same address last time.
+func TestAChangeAloneCanStopAClient(t *testing.T) {
+	last, stopped := map[string]Case{}, 0
+	before := len(Cases)
+	for i, q := range all() {
+		way := q.Client + " " + q.Target
+		if was, asked := last[way]; i >= before && negative(q) {
+			if stopped++; !asked || negative(was) {
+				t.Errorf("%s: %s did not work before (%s), so that no change is needed to stop it", q.Name, way, was.Name)
+			}
+		}
+		last[way] = q
+	}
+	if stopped < 5 {
+		t.Errorf("%d cases want a change to stop a client", stopped)
+	}
+}
+
+// A cluster IP is promised inside of the cluster only: from outside, nothing can be reached there with a proxy that does nothing.
+func TestClusterIPsAreAskedFromInside(t *testing.T) {
+	for _, q := range all() {
+		if outside := q.Client == "client" || q.Client == "stranger"; outside && !q.Own && strings.HasPrefix(q.Target, "cluster") {
+			t.Errorf("%s: from %s to %s", q.Name, q.Client, q.Target)
+		}
+	}
+}
+
+// Only pods of other nodes must see the node's address (Keeps): a case that wants it has such a pod, or a pod that reaches itself, which
+// would not answer its own address.
+func TestTheNodesAddressIsSeenElsewhere(t *testing.T) {
+	for _, q := range all() {
+		if elsewhere := strings.Contains(q.Want, "r") || q.Want == "one"; q.Source == "node" && !elsewhere && q.Want != q.Client {
+			t.Errorf("%s wants the node's address, and %s is on the node", q.Name, q.Want)
 		}
 	}
 }
@@ -121,41 +193,6 @@ func TestFamiliesAreRead(t *testing.T) {
 	}
 	if f, err := ParseFamily("ipv6"); err != nil || f != IPv6 {
 		t.Errorf("ipv6 is %s: %v", f, err)
-	}
-}
-
-// No two requests of UDP have one port, so that each is a flow of its own. Of ports at random, 500 have four pairs on average.
-func TestRequestsAreFlowsOfTheirOwn(t *testing.T) {
-	u, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer u.Close()
-	go func() {
-		buffer := make([]byte, 16)
-		for _, from, err := u.ReadFrom(buffer); err == nil; _, from, err = u.ReadFrom(buffer) {
-			_, _ = u.WriteTo([]byte(from.String()), from)
-		}
-	}()
-	seen := map[string]bool{}
-	for range 500 {
-		from, err := ask("udp", netip.MustParseAddrPort(u.LocalAddr().String()))
-		if err != nil || seen[from] {
-			t.Fatalf("a request comes from %s, as an earlier one: %v", from, err)
-		}
-		seen[from] = true
-	}
-}
-
-// The ports of SCTP are those of UDP: not every kernel that runs this test has SCTP.
-func TestPortsOfRequestsDoNotRepeat(t *testing.T) {
-	seen := map[int]bool{}
-	for range clientPorts {
-		port := clientPort()
-		if seen[port] || port < firstPort || port >= firstPort+clientPorts {
-			t.Fatalf("port %d of a request is another's, or in the range of others", port)
-		}
-		seen[port] = true
 	}
 }
 

@@ -149,6 +149,18 @@ func withAnnotation(key, value string) func(*v1.Service) {
 	return func(s *v1.Service) { s.Annotations = map[string]string{key: value} }
 }
 
+// preferZone asks for endpoints of the client's zone. kube-proxy obeys hints only with the first annotation up to 1.26, with either from
+// 1.27, and always from 1.31 (trafficDistribution is on by default), which other proxies may ask for.
+func preferZone(s *v1.Service) {
+	s.Annotations = map[string]string{v1.DeprecatedAnnotationTopologyAwareHints: "Auto", v1.AnnotationTopologyMode: "Auto"}
+	distribute(v1.ServiceTrafficDistributionPreferClose)(s)
+}
+
+// distribute sets trafficDistribution.
+func distribute(how string) func(*v1.Service) {
+	return func(s *v1.Service) { s.Spec.TrafficDistribution = &how }
+}
+
 func (f Family) plainService(endpoints string, more ...func(*v1.Service)) []runtime.Object {
 	return f.service(1, "plain", endpoints, append([]func(*v1.Service){f.loadBalancer(1)}, more...)...)
 }
@@ -178,18 +190,18 @@ func (f Family) Services() (all []runtime.Object) {
 	add(f.service(23, "ended", "a,ended"))
 	add(f.service(24, "some-unready", "a b,unready"))
 	add(f.service(25, "nowhere", "", f.loadBalancer(25)))
-	add(f.service(30, "zones", "a,zone="+zone+" b,zone=zone-2 r,zone=zone-2", f.loadBalancer(30)))
-	add(f.service(31, "some-zones", "a,zone="+zone+" b r,zone=zone-2"))
-	add(f.service(32, "other-zones", "a,zone=zone-2 r,zone=zone-3"))
-	add(f.service(33, "nodes", "a,zone="+zone+",node="+nodeName+" b,zone="+zone+",node=node-3 r,zone="+zone+",node=node-2"))
-	add(f.service(34, "other-nodes", "a,zone="+zone+",node=node-2 r,zone=zone-2,node=node-3"))
-	add(f.service(35, "zone-not-ready", "a,zone="+zone+",unready b,zone=zone-2"))
+	add(f.service(30, "zones", "a,zone="+zone+" b,zone=zone-2 r,zone=zone-2", f.loadBalancer(30), preferZone))
+	add(f.service(31, "some-zones", "a,zone="+zone+" b r,zone=zone-2", preferZone))
+	add(f.service(32, "other-zones", "a,zone=zone-2 r,zone=zone-3", preferZone))
+	add(f.service(33, "nodes", "a,zone="+zone+",node="+nodeName+" b,zone="+zone+",node=node-3 r,zone="+zone+",node=node-2", distribute(v1.ServiceTrafficDistributionPreferSameNode)))
+	add(f.service(34, "other-nodes", "a,zone="+zone+",node=node-2 r,zone=zone-2,node=node-3", distribute(v1.ServiceTrafficDistributionPreferSameNode)))
+	add(f.service(35, "zone-not-ready", "a,zone="+zone+",unready b,zone=zone-2", preferZone))
 	add(f.service(40, "affine", "a b r", f.loadBalancer(40), func(s *v1.Service) { s.Spec.SessionAffinity = v1.ServiceAffinityClientIP }))
 	add(f.service(41, "ranges", "a r", f.loadBalancer(41), admitting(clients)))
 	add(f.service(42, "proxied", "a", f.loadBalancer(42), func(s *v1.Service) { s.Status.LoadBalancer.Ingress[0].IPMode = &proxied }))
 	add(f.service(43, "of-another-proxy", "a", func(s *v1.Service) { s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"} }))
 	add(f.service(44, "by-source", "a b r", withAnnotation("hitless/ipvs-scheduler", "sh")))
-	add(f.service(50, "datagrams", "a b", protocol(v1.ProtocolUDP), f.loadBalancer(50)))
+	add(f.service(50, "datagrams", "a r", protocol(v1.ProtocolUDP), f.loadBalancer(50)))
 	add(f.service(51, "associations", "a r", protocol(v1.ProtocolSCTP), f.loadBalancer(51)))
 	add(f.service(52, "two", "a", func(s *v1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, v1.ServicePort{Name: "dns", Port: 80, Protocol: v1.ProtocolUDP}, v1.ServicePort{Name: "other", Port: 81, Protocol: v1.ProtocolTCP})
