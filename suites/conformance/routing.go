@@ -61,38 +61,63 @@ func promiseOf(q routing.Case) string {
 	case "itself":
 		text += "; they see the client's address"
 	case "node":
-		text += "; pods of other nodes see the node's address"
+		if q.Want != q.Client { // a pod that answers itself is no pod of another node
+			text += "; pods of other nodes see the node's address"
+		}
 	}
 	return text
 }
 
-// sources are the sources of promises by feature. The first feature of a case decides.
-var sources = map[string]string{
-	"cluster-ip":             "ServiceSpec.clusterIP",
-	"node-port":              "ServicePort.nodePort",
-	"load-balancer":          "ServiceStatus.loadBalancer",
-	"external-ip":            "ServiceSpec.externalIPs",
-	"external-policy-local":  "ServiceSpec.externalTrafficPolicy",
-	"internal-policy-local":  "ServiceSpec.internalTrafficPolicy (KEP-2086)",
-	"endpoints":              "EndpointConditions.ready",
-	"terminating-endpoints":  "EndpointConditions.serving and terminating (KEP-1669)",
-	"affinity":               "ServiceSpec.sessionAffinity",
-	"source-ranges":          "ServiceSpec.loadBalancerSourceRanges",
-	"health-check-node-port": "ServiceSpec.healthCheckNodePort",
-	"hints":                  "EndpointHints.forZones (KEP-2433)",
-	"traffic-distribution":   "EndpointHints.forNodes (KEP-3015)",
-	"ip-mode":                "LoadBalancerIngress.ipMode (KEP-1860)",
-	"service-proxy-name":     "label service.kubernetes.io/service-proxy-name (KEP-2447)",
-	"udp":                    "ServicePort.protocol",
-	"sctp":                   "ServicePort.protocol (KEP-614)",
-	"ports":                  "ServiceSpec.ports",
-	"hairpin":                "ServiceSpec.clusterIP: pods reach themselves through their Service",
-	"host-isolation":         "ServiceSpec.ports: a virtual address serves its ports, and no program of the node",
-	"policy-change":          "ServiceSpec: these fields may change while the Service is in use",
-	"removed-flows":          "ServiceSpec.clusterIP: the address of a deleted Service leads nowhere",
+// sources are the sources of promises by feature. Of a case with several, the first one here is what the case is about.
+var sources = []struct{ feature, source string }{
+	{"terminating-endpoints", "EndpointConditions.serving and terminating (KEP-1669)"},
+	{"health-check-node-port", "ServiceSpec.healthCheckNodePort"},
+	{"source-ranges", "ServiceSpec.loadBalancerSourceRanges"},
+	{"affinity", "ServiceSpec.sessionAffinity"},
+	{"ip-mode", "LoadBalancerIngress.ipMode (KEP-1860)"},
+	{"service-proxy-name", "label service.kubernetes.io/service-proxy-name (KEP-2447)"},
+	{"traffic-distribution", "EndpointHints.forNodes (KEP-3015)"},
+	{"hints", "EndpointHints.forZones (KEP-2433, KEP-4444)"},
+	{"sctp", "ServicePort.protocol (KEP-614)"},
+	{"udp", "ServicePort.protocol"},
+	{"hairpin", e2e + "should allow pods to hairpin back to themselves through services"},
+	{"host-isolation", "kubernetes#72236: a virtual address serves its ports, and no program of the node"},
+	{"removed-flows", "ServiceSpec.clusterIP: the address of a deleted Service leads nowhere"},
+	{"internal-policy-local", "ServiceSpec.internalTrafficPolicy (KEP-2086)"},
+	{"external-policy-local", "ServiceSpec.externalTrafficPolicy"},
+	{"policy-change", "ServiceSpec.type: it determines how the Service is exposed, and may change"},
+	{"endpoints", "EndpointConditions.ready"},
+	{"ports", "ServiceSpec.ports"},
+	{"external-ip", "ServiceSpec.externalIPs"},
+	{"node-port", "ServicePort.nodePort"},
+	{"load-balancer", "ServiceStatus.loadBalancer"},
+	{"cluster-ip", "ServiceSpec.clusterIP"},
 }
 
-func sourceOf(q routing.Case) string { return sources[q.Features[0]] }
+// The sources of cases that their features do not tell.
+const (
+	e2e           = "kubernetes test/e2e/network/service.go: "
+	noEndpoints   = e2e + "should be rejected when no endpoints exist"
+	otherPrograms = "ServiceSpec.ports: the other ports of the node are not the Service's"
+)
+
+func sourceOf(q routing.Case) (source string) {
+	for _, s := range slices.Backward(sources) {
+		if slices.Contains(q.Features, s.feature) {
+			source = s.source
+		}
+	}
+	switch {
+	case q.Promise() == "refused" && slices.Contains(q.Features, "endpoints"):
+		source = noEndpoints
+	case q.Want == "host":
+		source = otherPrograms
+	}
+	if q.Both {
+		source += ", in each family of a dual-stack Service (KEP-563)"
+	}
+	return source
+}
 
 // optional are the features whose promises are extended.
 var optional = []string{"hints", "traffic-distribution", "sctp", "ip-mode", "service-proxy-name", "host-isolation"}
