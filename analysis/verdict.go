@@ -69,7 +69,17 @@ func (a *Analysis) losses(r *Report, d doubt) (lost *ledger, fails, unmeasured [
 	for _, n := range r.Recovery.Failed() {
 		fails = append(fails, n.Text)
 	}
-	return lost, fails, unmeasured
+	return lost, append(fails, a.removals()...), unmeasured
+}
+
+// removals tell which rules of other programs the proxy removed.
+func (a *Analysis) removals() (texts []string) {
+	for _, e := range a.Events {
+		if foreign, is := e.Body.(record.Interference); is && foreign.State == "removed" {
+			texts = append(texts, fmt.Sprintf("%s, before %s", foreign.What, units.At(units.Seconds(e.At))))
+		}
+	}
+	return texts
 }
 
 // skipped tells which lanes could not be measured, and why. A run that measured none of them is skipped.

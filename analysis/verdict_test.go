@@ -29,6 +29,19 @@ func TestARolloutWithoutLossPasses(t *testing.T) {
 	}
 }
 
+// A proxy that removes rules of another program fails, also where no connection was lost.
+func TestAProxyThatRemovesForeignRulesFails(t *testing.T) {
+	for state, want := range map[string]Verdict{"removed": Fail, "end": Pass} {
+		o := recordtest.Clean()
+		s := o.Lab()
+		s.Event(recordtest.ScenarioAt+time.Second, record.KindInterference, "node-2", "stale-allow", "removed", "state", state, "id", "node-2", "what", "the proxy of node-2 removed rules")
+		r := reportOf(t, o.Start(s))
+		if told := strings.Contains(strings.Join(r.Reasons, "; "), "the proxy of node-2 removed rules"); r.Verdict != want || told != (want == Fail) {
+			t.Errorf("%s: %s, %q", state, r.Verdict, r.Reasons)
+		}
+	}
+}
+
 func TestLossBeyondTheBudgetFails(t *testing.T) {
 	for _, c := range []struct {
 		class  record.Class

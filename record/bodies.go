@@ -93,9 +93,9 @@ type Node struct {
 }
 
 // Interference is something on a node that belongs neither to the proxy nor to the lab, such as another program's rule. It
-// explains failures from its begin to its end.
+// explains failures from its begin to its end. What is removed was taken away by the proxy, which must not do that.
 type Interference struct {
-	State string `attr:"state"` // begin or end
+	State string `attr:"state"` // begin, end or removed
 	ID    string `attr:"id"`
 	What  string `attr:"what"` // a clause that names it
 }

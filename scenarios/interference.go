@@ -253,15 +253,33 @@ func staleRule(match, verdict string) string {
 // ruleCount matches a rule in the listing, with its counter, comment and handle.
 var ruleCount = regexp.MustCompile(`counter packets (\d+) bytes \d+ \S+ comment "([^"]*)" # handle (\d+)`)
 
-// counters returns the packets of each stale rule and the rules' handles, both by comment.
+// counters returns the packets of each stale rule and the rules' handles, both by comment. A table that is gone has none.
 func (w *World) counters(ctx context.Context, node string) (packets map[string]int, handles map[string]string, err error) {
-	out, err := w.nft(ctx, node, "-a", "list", "table", "inet", staleTable)
 	packets, handles = map[string]int{}, map[string]string{}
+	out, err := w.nft(ctx, node, "-a", "list", "table", "inet", staleTable)
+	if err != nil {
+		tables, _, unlisted := w.ruleset(ctx, node)
+		if unlisted == nil && !slices.ContainsFunc(tables, func(t string) bool { return strings.HasPrefix(t, "table inet "+staleTable+" ") }) {
+			err = nil
+		}
+		return packets, handles, err
+	}
 	for _, m := range ruleCount.FindAllStringSubmatch(out, -1) {
 		packets[m[2]], _ = strconv.Atoi(m[1])
 		handles[m[2]] = m[3]
 	}
-	return packets, handles, err
+	return packets, handles, nil
+}
+
+// noteRemoval records that rules of another program are gone: on a node only the proxy changes rules besides the scenario.
+func (w *World) noteRemoval(node string) {
+	w.recordInterference(w.Clock.Now(), node, "removed", fmt.Sprintf("the proxy of %s removed rules of another program, in `table inet %s`", node, staleTable))
+}
+
+// deleteStaleTable deletes what is left of the table.
+func (w *World) deleteStaleTable(ctx context.Context, node string) error {
+	_, err := w.nft(ctx, node, "add table inet "+staleTable+"; delete table inet "+staleTable)
+	return err
 }
 
 // staleDrop adds a rule that drops packets to the node's pods, and removes it later.
@@ -297,6 +315,9 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 	switch {
 	case err != nil:
 		return err
+	case len(handles) < 2:
+		w.noteRemoval(node)
+		return w.deleteStaleTable(ctx, node)
 	case packets[staleAllow] == 0 || packets[staleDrop] != 0:
 		return fmt.Errorf("the stale allow met %d packets and the drop behind it %d: it hid nothing", packets[staleAllow], packets[staleDrop])
 	}
@@ -309,22 +330,26 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 	return w.dropForTime(ctx, at, node, match, share)
 }
 
-// dropForTime lets the stale rule drop for the time of the scenario, and deletes the table. A rule without packets is an
-// error. at is when the rule began to drop, and share the part of the pods that it matches.
+// dropForTime lets the stale rule drop for the time of the scenario, and deletes the table. A rule that is there and has no packets is
+// an error. at is when the rule began to drop, and share the part of the pods that it matches.
 func (w *World) dropForTime(ctx context.Context, at time.Duration, node, match string, share podShare) error {
 	if err := w.Clock.Sleep(ctx, lastsFor.Of(w.Params)); err != nil {
 		return err
 	}
-	packets, _, err := w.counters(ctx, node)
+	packets, handles, err := w.counters(ctx, node)
 	if err != nil {
 		return err
 	}
-	if _, err := w.nft(ctx, node, "delete", "table", "inet", staleTable); err != nil {
+	removed := handles[staleDrop] == ""
+	if removed {
+		w.noteRemoval(node)
+	}
+	if err := w.deleteStaleTable(ctx, node); err != nil {
 		return err
 	}
 	gone := w.Clock.Now()
 	w.recordInterference(gone, node, "end", "the foreign rule on "+node+" is gone")
-	if packets[staleDrop] == 0 {
+	if packets[staleDrop] == 0 && !removed {
 		return errors.New("the foreign rule met no packet: nothing was disturbed")
 	}
 	served, err := w.awaitServing(ctx, node, gone)

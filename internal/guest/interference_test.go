@@ -24,14 +24,25 @@ type ruleset struct {
 	quick bool     // the proxy has its rules back before anybody looks
 	blind bool     // no packet meets a foreign rule
 	deaf  bool     // a flush takes nothing away
+
+	// removes is what the proxy removes when the foreign table has as many rules as after: "table" or "rules"; empty for nothing.
+	removes string
+	after   int
+	foreign bool // the foreign table exists
 }
 
 func (r *ruleset) Command(_ context.Context, _ string, words ...string) (string, error) {
+	if len(r.rules) == r.after && r.removes != "" && strings.HasPrefix(strings.Join(words[1:], " "), "-a list") {
+		r.rules, r.foreign = nil, r.removes == "rules"
+	}
 	switch what := strings.Join(words[1:], " "); {
 	case what == "-a list ruleset":
 		text := fmt.Sprintf("table ip proxy { # handle %d\n", r.table) + strings.Repeat("\t\tcounter # handle 7\n", r.own) + "}\n"
 		if r.wall > 0 {
 			text += fmt.Sprintf("table inet host-firewall { # handle %d\n}\n", r.wall)
+		}
+		if r.foreign {
+			text += "table inet stale-policy { # handle 99\n}\n"
 		}
 		return text, nil
 	case strings.HasPrefix(what, "flush ruleset"):
@@ -50,12 +61,16 @@ func (r *ruleset) Command(_ context.Context, _ string, words ...string) (string,
 		r.wall = 0
 	case strings.HasPrefix(what, "add rule"):
 		r.rules = append(r.rules, words[len(words)-3]+" comment "+words[len(words)-1])
+	case strings.HasPrefix(what, "-a list table") && !r.foreign:
+		return "", errors.New("no such table")
 	case strings.HasPrefix(what, "-a list table"):
 		return r.listing(), nil
 	case strings.HasPrefix(what, "delete rule"):
 		r.rules = r.rules[1:]
-	case strings.HasPrefix(what, "delete table"):
-		r.rules = nil
+	case strings.Contains(what, "delete table"):
+		r.rules, r.foreign = nil, false
+	case strings.HasPrefix(what, "add table inet stale-policy"):
+		r.foreign = true
 	}
 	return "", nil
 }
@@ -103,6 +118,28 @@ func TestInterferenceNamesWhatMeddled(t *testing.T) {
 		if len(r.rules) > 0 || r.wall > 0 {
 			t.Errorf("%s left %q and the firewall %d", what, r.rules, r.wall)
 		}
+	}
+}
+
+// A proxy that removes another program's table or rules is no defect of the measurement: the record tells it, and nothing is left.
+func TestAProxyThatRemovesForeignRules(t *testing.T) {
+	for _, removes := range []string{"table", "rules"} {
+		for what, after := range map[string][]int{"stale-drop": {1}, "stale-allow": {2, 1}} {
+			for _, rules := range after {
+				r := &ruleset{own: 3, removes: removes, after: rules}
+				events, err := runInterference(t, r, what)
+				told := slices.ContainsFunc(events, func(e record.Event) bool {
+					return e.Node == "node-1" && e.Body.(record.Interference).State == "removed"
+				})
+				if err != nil || !told || r.foreign || len(r.rules) > 0 {
+					t.Errorf("%s, %s of %d rules: told %v, %v, left %v %q", what, removes, rules, told, err, r.foreign, r.rules)
+				}
+			}
+		}
+	}
+	events, _ := runInterference(t, &ruleset{own: 3}, "stale-allow")
+	if slices.ContainsFunc(events, func(e record.Event) bool { return e.Body.(record.Interference).State == "removed" }) {
+		t.Errorf("a proxy that removes nothing is told: %+v", events)
 	}
 }
 

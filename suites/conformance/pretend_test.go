@@ -18,9 +18,9 @@ import (
 )
 
 // pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts; RUN:slow LANE for one that becomes
-// slow and loses none; RUN:early for a run that ends early; RUN:dead for one that ends before its first attempt, RUN:refused for an
-// environment that cannot run, RUN:slow for a run that lasts until it is interrupted, and RUN:unserved for one whose Service gets no
-// address. The fault "real" is for real runs.
+// slow and loses none; RUN:removal for a proxy that removes rules of another program; RUN:early for a run that ends early; RUN:dead for one
+// that ends before its first attempt, RUN:refused for an environment that cannot run, RUN:slow for a run that lasts until it is interrupted,
+// and RUN:unserved for one whose Service gets no address. The fault "real" is for real runs.
 func pretend(t testing.TB, faults []string) func(context.Context, run.Options) (*run.Result, error) {
 	return func(ctx context.Context, o run.Options) (*run.Result, error) {
 		name := filepath.Base(o.Out)
@@ -88,6 +88,9 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 	lab.Probe(recordtest.Lane{ID: 1, Name: "canary", Target: recordtest.CanaryAddress, Rate: 100, From: recordtest.BaselineAt, To: recordtest.ScenarioAt, Control: true})
 	for i, protocol := range protocols {
 		lab.Probe(recordtest.Lane{ID: uint16(10 + i), Name: protocol, Target: recordtest.WebAddress, Rate: 20, From: recordtest.BaselineAt + 3*time.Millisecond, To: made.EndAt(), Protocol: protocol})
+	}
+	if fails("removal") {
+		lab.Event(recordtest.ScenarioAt+time.Second, record.KindInterference, "node-1", "stale-allow", "removed", "state", "removed", "id", "node-1", "what", "the proxy removed rules")
 	}
 	for i := range lab.Attempts {
 		a := &lab.Attempts[i]

@@ -145,6 +145,16 @@ func TestLatencyTurnsTheSpecOfItsLaneRed(t *testing.T) {
 	}
 }
 
+// A proxy that removes rules of another program breaks the promise to leave them alone: that is no measurement that cannot be trusted.
+func TestAProxyThatRemovesForeignRulesFails(t *testing.T) {
+	for faults, want := range map[string]State{"none": Passed, "interference-stale-allow:removal": Failed} {
+		dir, output, _ := suite(t, faults, "-ginkgo.focus=^conformance a Service proxy interference-stale-allow ")
+		if got := stateOfSpec(t, readReport(t, dir), "interference-stale-allow new"); got.State != want {
+			t.Errorf("%s: %s, want %s: %v\n%s", faults, got.State, want, got.Reasons, output)
+		}
+	}
+}
+
 // A run that ended early proves nothing: its specs are invalid, and others go on.
 func TestARunThatEndsEarlyIsInvalid(t *testing.T) {
 	dir, _, failed := suite(t, "drain:early", someRuns)
