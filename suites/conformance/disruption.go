@@ -23,6 +23,7 @@ const (
 	endpointsDoc = "EndpointConditions of discovery.k8s.io/v1: consumers route to ready endpoints"
 	kep1669      = "KEP-1669: proxy terminating endpoints"
 	kep3836      = "KEP-3836: improve kube-proxy ingress connectivity reliability"
+	udpFlows     = "kubernetes test/e2e/network/conntrack.go: should be able to preserve UDP traffic when server pod cycles"
 )
 
 // disruption is a scenario and what it promises. Each word of lanes gives a spec: the lanes of one word are judged together.
@@ -132,7 +133,11 @@ func (d disruption) specs() (all []Spec) {
 		for _, lane := range group.lanes {
 			lanes += "," + lane
 		}
-		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise + familyWords[family].ending, Source: d.source, Level: level, Kind: Disruption,
+		source := d.source
+		if run.Scenario == "scale" && word == "datagrams" {
+			source = udpFlows
+		}
+		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise + familyWords[family].ending, Source: source, Level: level, Kind: Disruption,
 			Family: familyWords[family].family, Features: append(append([]string{}, d.features...), group.features...), Run: &run, lanes: group.lanes})
 	}
 	if len(d.lanes) > 0 && !d.fixed {
@@ -190,7 +195,7 @@ func disruptionRuns() []disruption {
 		{Run{Name: "flap", Scenario: "flap", Set: set("flaps", "2", "watch", "70s", "openConnections", "8"), Rate: 10}, Core,
 			"pods that become unready and ready again lose no new connection", "kubernetes#71515", []string{"flap", "endpoints"}, []string{"open"}, true},
 		{Run{Name: "drain", Scenario: "drain", Set: set("off", "20s")}, Core,
-			"the drain of a node loses no new connection", endpointsDoc, []string{"drain", "terminating-endpoints"}, []string{"fresh"}, false},
+			"the drain of a node loses no new connection", endpointsDoc, []string{"drain"}, []string{"fresh"}, false},
 		{Run{Name: "drain-local", Scenario: "drain", Set: set("off", "20s", "trafficPolicy", "Local")}, Core,
 			"the drain of a node behind externalTrafficPolicy: Local loses no new connection", kep1669, []string{"drain", "external-policy-local", "terminating-endpoints"}, nil, false},
 		{Run{Name: "drain-scaledown", Scenario: "drain", Set: set("what", "scaledown", "off", "25s")}, Extended,
@@ -212,20 +217,20 @@ func disruptionRuns() []disruption {
 		{Run{Name: "policy-type", Scenario: "policy", Set: set("changes", "type", "between", "3s", "target", "nodePort")}, Extended,
 			"a change of the type and back loses no new connection at the node port", policySource, []string{"policy-change", "node-port"}, nil, false},
 		{Run{Name: "recreate", Scenario: "recreate", Set: set("away", "5s")}, Extended,
-			"a Service that is created again with the same addresses serves 1 s later", "hitless docs/scenarios.md#recreate: a late deletion must not remove the rules of the new Service", []string{"recreate", "removed-flows"}, nil, false},
+			"a Service that is created again with the same addresses serves 1 s later", e2e + "should work after the service has been recreated", []string{"recreate", "removed-flows"}, nil, false},
 		{Run{Name: "api-away", Scenario: "api", Set: set("away", "40s", "relists", "0", "trafficPolicy", "Cluster", "shutdownDelay", "5s", "gracePeriod", "10s"), Rate: 20}, Core,
 			"proxies without an API server keep serving, and follow the next change", apiSource, []string{"api-outage", "rollout"}, nil, false},
 		{Run{Name: "api-relist", Scenario: "api", Set: set("away", "0s", "relists", "2", "trafficPolicy", "Cluster", "shutdownDelay", "5s", "gracePeriod", "10s")}, Core,
 			"proxies whose watches expire follow the next change", apiSource, []string{"api-outage", "rollout"}, nil, false},
 		{Run{Name: "api-delay", Scenario: "api", Set: set("away", "0s", "relists", "0", "delay", "10s", "trafficPolicy", "Cluster", "shutdownDelay", "15s", "gracePeriod", "25s")}, Extended,
-			"a proxy that learns of changes late loses no new connection while the old pods serve", apiSource, []string{"api-outage", "terminating-endpoints"}, nil, false},
+			"a proxy that learns of changes late loses no new connection while the old pods serve", apiSource, []string{"api-outage", "endpoints"}, nil, false},
 		{Run{Name: "others-rollout", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s", "others", others), Nightly: true}, Extended,
 			"a rolling update among 2,000 other Services loses no new connection", endpointsDoc, []string{manyServices, "rollout"}, []string{"fresh"}, false},
 		{Run{Name: "others-restart", Scenario: "restart", Set: set("trafficPolicy", "Cluster", "others", others), Nightly: true}, Extended,
 			"a proxy that starts again and finds 2,000 other Services loses no new connection", restartSource, []string{manyServices, "restart"}, []string{"open"}, false},
 		{Run{Name: "interference-flush", Scenario: "interference", Set: set("lasts", "20s", "trafficPolicy", "Cluster"), Nightly: true}, Extended,
-			"a proxy whose rules another program flushed writes them again within 1 s", "hitless docs/scenarios.md, excuse of a flush", []string{"interference"}, nil, false},
+			"a proxy whose rules another program flushed writes them again within 1 s", "kubernetes#81517: the reload of a firewall may delete the proxy's rules, which it writes again", []string{"interference"}, nil, false},
 		{Run{Name: "interference-stale-allow", Scenario: "interference", Set: set("what", "stale-allow"), Nightly: true}, Extended,
-			"a proxy leaves the rules of other programs alone", "hitless docs/scenarios.md, excuse of a foreign drop rule", []string{"interference"}, nil, false},
+			"a proxy leaves the rules of other programs alone", "KEP-3866: each program has its own tables, and leaves those of others alone", []string{"interference"}, nil, false},
 	}
 }

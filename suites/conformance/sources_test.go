@@ -6,15 +6,27 @@ import (
 	"testing"
 )
 
+// KEP-1669 alone promises that terminating endpoints are used. A promise of hitless is none of the API.
+func TestSpecsCiteTheSourceOfTheirFeatures(t *testing.T) {
+	for _, s := range Catalog() {
+		if is := slices.Contains(s.Features, "terminating-endpoints"); is != strings.Contains(s.Source, "KEP-1669") || strings.Contains(s.Source, "hitless") {
+			t.Errorf("%s with the features %v cites %s", s.Name, s.Features, s.Source)
+		}
+	}
+	for _, name := range []string{"scale-zero datagrams", "scale-zero-ipv6 datagrams"} {
+		i := slices.IndexFunc(Catalog(), func(s Spec) bool { return s.Name == name })
+		if source := Catalog()[i].Source; !strings.Contains(source, "UDP traffic") {
+			t.Errorf("%s cites %s", name, source)
+		}
+	}
+}
+
 // The source of a spec of routing is that of what the spec is about, and not of a feature that it also uses.
 func TestSpecsOfRoutingCiteTheirOwnSource(t *testing.T) {
 	found := map[string]string{}
 	for _, s := range routings() {
 		if s.Family != IPv6 {
 			found[s.check] = s.Source
-		}
-		if is := slices.Contains(s.Features, "terminating-endpoints"); is != strings.Contains(s.Source, "KEP-1669") {
-			t.Errorf("%s cites %s", s.Name, s.Source)
 		}
 	}
 	for check, want := range map[string]string{
