@@ -106,6 +106,7 @@ var disturbed = []Mutant{
 	{Name: "ignore-removal-of-node", Does: "passes health checks on a node that the autoscaler removes", Features: []string{"proxy-terminating-nodes"}, Faults: []string{"*:ignore-removal-of-node"},
 		Flags: []string{"--healthz-bind-address="}, Runs: []string{"drain-scaledown"}},
 	{Name: "ignore-damage", Does: "does not notice that another program deleted its rules", Features: []string{"interference"}, Runs: []string{"interference-flush"}},
+	{Name: "take-table", Does: "deletes the rules of another program", Features: []string{"interference"}, Faults: []string{"*:take-table:1s:1h:inet stale-policy"}, Runs: []string{"interference-stale-allow"}},
 	{Name: "early-health", Does: "passes health checks when it starts again, 20 s before it reads the API", Features: []string{"drain"},
 		Flags: []string{"--healthz-bind-address="}, Faults: []string{"*:early-health"}, Runs: []string{"drain-reboot"}},
 	{Name: "lying-health", Does: "passes health checks after the last local endpoint is removed", Features: []string{"external-policy-local"}, Faults: []string{"*:lying-health"}, Runs: []string{"drain-local", "rollout-local"}},
@@ -116,7 +117,7 @@ var withFlags = []Mutant{
 	{Name: "masquerade-all", Does: "masquerades all traffic to cluster IPs", Features: []string{"cluster-ip"}, Flags: []string{"--masquerade-all"}},
 	{Name: "no-fallback", Does: "does not use serving terminating endpoints", Features: []string{"terminating-endpoints"}, Flags: []string{"--terminating-fallback=false"}, Runs: []string{"rollout-local", "rollout-local-ipv6", "rollout-local-dual-stack"}},
 	{Name: "wrong-node-address", Does: "serves node ports only at another address of the node", Features: []string{"node-port"}, Flags: []string{"--nodeport-addresses=198.51.100.0/24,2001:db8:2::/64"}},
-	{Name: "late", Does: "applies changes up to 30 s late", Features: []string{"rollout", "api-outage"}, Flags: []string{"--ipvs-min-sync-period=30s"}, Runs: []string{"rollout-external-ip", "api-delay", "others-rollout", "interference-stale-allow"}},
+	{Name: "late", Does: "applies changes up to 30 s late", Features: []string{"rollout", "api-outage"}, Flags: []string{"--ipvs-min-sync-period=30s"}, Runs: []string{"rollout-external-ip", "api-delay", "others-rollout"}},
 }
 
 // documented are proxies with a bug or a limitation that is documented, beside one without it.

@@ -111,6 +111,8 @@ var once = map[string]func(*injection, fault) error{
 	},
 	// Rules of nft in a chain of the node. The argument is `HOOK RULE`, see chains.
 	"rule": (*injection).rule,
+	// Deletes another program's table again and again. The argument is `FAMILY TABLE`.
+	"take-table": (*injection).takeTable,
 	// Delays packets that the node sends to the load balancer. The argument is `DELAY PERCENT`.
 	"delay": (*injection).delay,
 }

@@ -41,6 +41,20 @@ func (i *injection) rule(f fault) error {
 	return nil
 }
 
+// takeTable deletes a table of another program, if it exists, every 5 s until the fault's end. The argument names it.
+func (i *injection) takeTable(f fault) error {
+	if family, name, _ := strings.Cut(f.argument, " "); family == "" || name == "" {
+		return fmt.Errorf("--fault: %q is not FAMILY TABLE", f.argument)
+	}
+	go func() {
+		for at := f.after; at < f.after+f.lasts; at += 5 * time.Second {
+			i.sleepUntil(at)
+			i.failed(f, nft(fmt.Sprintf("add table %[1]s\ndelete table %[1]s\n", f.argument)))
+		}
+	}()
+	return nil
+}
+
 // delay delays a share of the packets that the node sends, and ends at the fault's end.
 func (i *injection) delay(f fault) error {
 	var delay string
