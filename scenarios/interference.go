@@ -207,9 +207,9 @@ const (
 	staleDrop  = "default deny of a policy"
 )
 
-// makeStaleTable creates a table like that of a NetworkPolicy agent, for packets to the node's pods of the Deployment.
-// It returns the match of its rules, and the part of the ready pods that they match: a drop makes these pods unready.
-func (w *World) makeStaleTable(ctx context.Context, node string) (match string, share podShare, err error) {
+// staleMatch is the match of rules like those of a NetworkPolicy agent, for packets to the node's pods of the Deployment, and the part of
+// the ready pods that it matches: a drop makes these pods unready.
+func (w *World) staleMatch(ctx context.Context, node string) (match string, share podShare, err error) {
 	share, err = w.sharesOn(ctx, node)
 	if err != nil {
 		return "", share, err
@@ -229,19 +229,20 @@ func (w *World) makeStaleTable(ctx context.Context, node string) (match string, 
 		return "", share, fmt.Errorf("no pod of the Deployment is on %s", node)
 	}
 	slices.Sort(addresses)
-	if _, err := w.nft(ctx, node, "add", "table", "inet", staleTable); err != nil {
-		return "", share, err
-	}
-	_, err = w.nft(ctx, node, "add", "chain", "inet", staleTable, staleChain, "{ type filter hook postrouting priority 0 ; }")
 	header := "ip"
 	if family == record.IPv6 {
 		header = "ip6"
 	}
-	return header + " daddr { " + strings.Join(addresses, ", ") + " }", share, err
+	return header + " daddr { " + strings.Join(addresses, ", ") + " }", share, nil
 }
 
-func (w *World) addStaleRule(ctx context.Context, node, match, verdict, comment string) error {
-	_, err := w.nft(ctx, node, "add", "rule", "inet", staleTable, staleChain, match, "counter", verdict, "comment", strconv.Quote(comment))
+// addStaleRules makes the table with these rules, each a verdict and a comment, in one transaction: a proxy may delete a table at once.
+func (w *World) addStaleRules(ctx context.Context, node, match string, rules ...[2]string) error {
+	all := []string{"add table inet " + staleTable, "add chain inet " + staleTable + " " + staleChain + " { type filter hook postrouting priority 0 ; }"}
+	for _, r := range rules {
+		all = append(all, fmt.Sprintf("add rule inet %s %s %s counter %s comment %q", staleTable, staleChain, match, r[0], r[1]))
+	}
+	_, err := w.nft(ctx, node, strings.Join(all, "; "))
 	return err
 }
 
@@ -284,12 +285,12 @@ func (w *World) deleteStaleTable(ctx context.Context, node string) error {
 
 // staleDrop adds a rule that drops packets to the node's pods, and removes it later.
 func (w *World) staleDrop(ctx context.Context, node string) error {
-	match, share, err := w.makeStaleTable(ctx, node)
+	match, share, err := w.staleMatch(ctx, node)
 	if err != nil {
 		return err
 	}
 	at := w.Clock.Now()
-	if err := w.addStaleRule(ctx, node, match, "drop", staleDrop); err != nil {
+	if err := w.addStaleRules(ctx, node, match, [2]string{"drop", staleDrop}); err != nil {
 		return err
 	}
 	w.recordInterference(at, node, "begin", fmt.Sprintf("the foreign rule %s was left on %s", staleRule(match, "drop"), node))
@@ -298,12 +299,9 @@ func (w *World) staleDrop(ctx context.Context, node string) error {
 
 // staleAllow adds an allow and a drop behind it, and then removes the allow.
 func (w *World) staleAllow(ctx context.Context, node string) error {
-	match, share, err := w.makeStaleTable(ctx, node)
+	match, share, err := w.staleMatch(ctx, node)
 	if err == nil {
-		err = w.addStaleRule(ctx, node, match, "accept", staleAllow)
-	}
-	if err == nil {
-		err = w.addStaleRule(ctx, node, match, "drop", staleDrop)
+		err = w.addStaleRules(ctx, node, match, [2]string{"accept", staleAllow}, [2]string{"drop", staleDrop})
 	}
 	if err == nil {
 		err = w.Clock.Sleep(ctx, hiddenFor.Of(w.Params))

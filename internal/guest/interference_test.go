@@ -59,8 +59,6 @@ func (r *ruleset) Command(_ context.Context, _ string, words ...string) (string,
 		r.wall = r.table + 1
 	case what == "delete table inet host-firewall":
 		r.wall = 0
-	case strings.HasPrefix(what, "add rule"):
-		r.rules = append(r.rules, words[len(words)-3]+" comment "+words[len(words)-1])
 	case strings.HasPrefix(what, "-a list table") && !r.foreign:
 		return "", errors.New("no such table")
 	case strings.HasPrefix(what, "-a list table"):
@@ -71,6 +69,10 @@ func (r *ruleset) Command(_ context.Context, _ string, words ...string) (string,
 		r.rules, r.foreign = nil, false
 	case strings.HasPrefix(what, "add table inet stale-policy"):
 		r.foreign = true
+		for _, rule := range strings.Split(what, "; add rule ")[1:] {
+			_, verdict, _ := strings.Cut(rule, " counter ")
+			r.rules = append(r.rules, verdict)
+		}
 	}
 	return "", nil
 }
