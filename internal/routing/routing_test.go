@@ -3,6 +3,7 @@
 package routing
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +137,19 @@ func TestTheNodesAddressIsSeenElsewhere(t *testing.T) {
 		if elsewhere := strings.Contains(q.Want, "r") || q.Want == "one"; q.Source == "node" && !elsewhere && q.Want != q.Client {
 			t.Errorf("%s wants the node's address, and %s is on the node", q.Name, q.Want)
 		}
+	}
+}
+
+// A proxy that chooses pods at random must not fail by chance: connections that all miss a pod are rare, over all cases of both families.
+func TestEnoughConnectionsReachEachPod(t *testing.T) {
+	chance := 0.0
+	for _, q := range all() {
+		if pods := float64(len(strings.Fields(q.Want))); !negative(q) && !strings.HasPrefix(q.Target, "check!") && pods > 1 {
+			chance += 2 * pods * math.Pow(1-1/pods, attempts)
+		}
+	}
+	if chance == 0 || chance > 1e-4 {
+		t.Errorf("a run of both families misses a pod with probability %.2g", chance)
 	}
 }
 
