@@ -138,7 +138,8 @@ func (d disruption) specs() (all []Spec) {
 			source = udpFlows
 		}
 		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise + familyWords[family].ending, Source: source, Level: level, Kind: Disruption,
-			Family: familyWords[family].family, Features: append(append([]string{}, d.features...), group.features...), Run: &run, lanes: group.lanes})
+			Family: familyWords[family].family, Features: append(append([]string{}, d.features...), group.features...), Run: &run, lanes: group.lanes,
+			ready: run.Set["change"] == "ready"})
 	}
 	if len(d.lanes) > 0 && !d.fixed {
 		run.Set["lanes"] = lanes[1:]

@@ -247,6 +247,9 @@ func (s Spec) judgeLanes(h *record.History) (outcome, error) {
 			return outcome{}, err
 		}
 	}
+	if s.ready && r.Verdict == analysis.Pass {
+		return s.judgeReadied(h)
+	}
 	return outcome{stateOf(r.Verdict), r.Reasons}, nil
 }
 

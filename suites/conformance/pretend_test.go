@@ -18,9 +18,10 @@ import (
 )
 
 // pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts; RUN:slow LANE for one that becomes
-// slow and loses none; RUN:removal for a proxy that removes rules of another program; RUN:early for a run that ends early; RUN:dead for one
-// that ends before its first attempt, RUN:refused for an environment that cannot run, RUN:slow for a run that lasts until it is interrupted,
-// and RUN:unserved for one whose Service gets no address. The fault "real" is for real runs.
+// slow and loses none; RUN:removal for a proxy that removes rules of another program; RUN:unused for one that does not use a pod that became
+// ready, and RUN:no pod for a run without such a pod; RUN:early for a run that ends early; RUN:dead for one that ends before its first
+// attempt, RUN:refused for an environment that cannot run, RUN:slow for a run that lasts until it is interrupted, and RUN:unserved for one
+// whose Service gets no address. The fault "real" is for real runs.
 func pretend(t testing.TB, faults []string) func(context.Context, run.Options) (*run.Result, error) {
 	return func(ctx context.Context, o run.Options) (*run.Result, error) {
 		name := filepath.Base(o.Out)
@@ -92,6 +93,9 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 	if fails("removal") {
 		lab.Event(recordtest.ScenarioAt+time.Second, record.KindInterference, "node-1", "stale-allow", "removed", "state", "removed", "id", "node-1", "what", "the proxy removed rules")
 	}
+	if o.Set["change"] == "ready" && !fails("no pod") {
+		readyMeanwhile(lab, fails("unused"))
+	}
 	for i := range lab.Attempts {
 		a := &lab.Attempts[i]
 		if lane := int(a.Lane) - 10; lane >= 0 && fails("slow "+protocols[lane]) && a.Intended > recordtest.ScenarioAt {
@@ -106,6 +110,22 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 		return nil, err
 	}
 	return &run.Result{Dir: o.Out, Report: report, HistorySha256: origin.HistorySha256, Command: origin.Command}, nil
+}
+
+// readyMeanwhile adds the restart of the proxy of node-1, in which the node's pod becomes ready: the one that answers afterwards, or another.
+func readyMeanwhile(lab *recordtest.Lab, unused bool) {
+	from, pod := recordtest.ScenarioAt+time.Second, "web-unused"
+	for _, a := range lab.Attempts {
+		if a.Lane == 10 && a.Node == "node-1" && a.Intended > from && !unused {
+			pod = a.Backend
+		}
+	}
+	for _, state := range []string{"begin", "end"} {
+		lab.Event(from, record.KindStep, "node-1", "restart the proxy of node-1", state, "state", state)
+		if state == "begin" {
+			lab.Event(from, record.KindPod, "node-1", pod, "ready", "state", "ready", "pod", pod, "node", "node-1")
+		}
+	}
 }
 
 // pretendChecks makes the record of a run of routing. A faulty check sees no answer.

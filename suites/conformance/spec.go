@@ -68,6 +68,7 @@ type Spec struct {
 	Deviates bool
 
 	lanes []string                        // of a disruption: protocols of the lanes that must lose nothing, in each family of the run
+	ready bool                            // of a disruption: pods became ready while proxies were away, and must be used again
 	check string                          // of routing: name of the check in the record
 	cost  func(record.Cost) time.Duration // of cost: the cost that it judges
 }
