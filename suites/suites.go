@@ -160,6 +160,9 @@ var _ = ginkgo.ReportAfterSuite("at least one spec runs", func(r ginkgo.Report) 
 // knownFilters are the label filters of the make targets, which some suites have no spec for.
 var knownFilters = []string{"", smoke, "!nightly", "nightly"}
 
+// Partial says that this process has a part of a suite, which may be none of its specs.
+var Partial bool
+
 // checkSpecsRan returns an error when a filter other than those of the make targets left no spec.
 func checkSpecsRan(r ginkgo.Report) error {
 	ran := slices.ContainsFunc(r.SpecReports, func(s types.SpecReport) bool {
@@ -168,7 +171,7 @@ func checkSpecsRan(r ginkgo.Report) error {
 	c := r.SuiteConfig
 	words := slices.Concat(c.FocusStrings, c.SkipStrings, c.FocusFiles, c.SkipFiles)
 	switch {
-	case ran || c.DryRun:
+	case ran || c.DryRun || Partial:
 		return nil
 	case len(words) > 0:
 		return fmt.Errorf("no spec ran: the filter %q matches no spec", words)

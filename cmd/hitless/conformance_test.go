@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/suites/conformance"
 )
 
 func TestConformanceListsItsSpecs(t *testing.T) {
@@ -24,6 +26,22 @@ func TestConformanceListsItsSpecs(t *testing.T) {
 	}
 	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
 		t.Errorf("a dry run wrote %v (%v)", left, err)
+	}
+}
+
+// A shard without specs is a success, and its report takes the place of an older one.
+func TestAShardWithoutSpecsWritesItsReport(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile(conformance.File, []byte("of an older call\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out := call(t, "conformance", "--focus", "quiet new", "--shard", "2/2", "--out", ".")
+	if code != exitPass {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	r, err := conformance.Read(t.Context(), ".", nil)
+	if err != nil || len(r.Specs) != 0 || r.Selected.Specs != 1 || r.Selected.Shard != "2/2" {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

@@ -3,8 +3,10 @@ package conformance
 import (
 	"bytes"
 	"crypto/ed25519"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -40,6 +42,32 @@ func TestJoinedShardsEqualTheWhole(t *testing.T) {
 		if _, err := ReadAll(t.Context(), dirs, nil); err == nil {
 			t.Errorf("%s: the shards were joined", name)
 		}
+	}
+}
+
+// A shard without a spec has a report, in place of an older one, and the shards can be joined.
+func TestAShardWithoutSpecsHasAReport(t *testing.T) {
+	filter := "-ginkgo.label-filter=rollout && !udp && core"
+	whole, _, _ := suite(t, "none", filter)
+	var dirs []string
+	empty := 0
+	for part := range 9 {
+		dir := t.TempDir()
+		testfiles.Write(t, dir, File, []byte("of an older call\n"))
+		if out, err := command(dir, "none", filter, fmt.Sprintf("-shard=%d/9", part+1)).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if len(readReport(t, dir).Specs) == 0 {
+			empty++
+		}
+		dirs = append(dirs, dir)
+	}
+	joined, err := ReadAll(t.Context(), dirs, nil)
+	if err != nil || len(joined) != 1 || empty == 0 {
+		t.Fatalf("%d reports, %d shards without specs: %v", len(joined), empty, err)
+	}
+	if want := readReport(t, whole); !reflect.DeepEqual(joined[0], want) {
+		t.Errorf("%+v, want %+v", joined[0], want)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/formatter"
-	"github.com/onsi/ginkgo/v2/types"
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/reports"
@@ -69,13 +68,7 @@ func (s *Suite) specs() {
 
 // begin locks the folder of the results, in the first process of Ginkgo, and returns the session for all of them.
 func (s *Suite) begin() []byte {
-	err := s.config.checkKubeconfig() // a mistake in the call leaves an earlier report as it is
-	if err == nil {
-		s.claim, err = reports.Lock(s.config.Out, "hitless conformance")
-	}
-	if err == nil {
-		err = os.MkdirAll(filepath.Join(s.config.Out, RunsDir), 0o755)
-	}
+	err := s.lock()
 	if err == nil {
 		err = s.config.checkAccess(s.ctx, s.planned)
 	}
@@ -84,6 +77,17 @@ func (s *Suite) begin() []byte {
 		ginkgo.Fail(err.Error())
 	}
 	return []byte(strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(s.begun.UnixNano(), 36))
+}
+
+// lock makes and locks the folder of the results. A mistake in the call leaves an earlier report as it is.
+func (s *Suite) lock() (err error) {
+	if err = s.config.checkKubeconfig(); err != nil {
+		return err
+	}
+	if s.claim, err = reports.Lock(s.config.Out, "hitless conformance"); err != nil {
+		return err
+	}
+	return os.MkdirAll(filepath.Join(s.config.Out, RunsDir), 0o755)
 }
 
 // join begins in each process. One process alone starts the runs ahead of their specs, so that no CPU waits for a spec; of several,
@@ -189,8 +193,13 @@ func (s *Suite) examine(ctx context.Context, p Planned) {
 	}
 }
 
-// conclude writes the report, in the first process of Ginkgo.
+// conclude writes the report, in the first process of Ginkgo. A shard without specs has one too: Ginkgo does not begin it.
 func (s *Suite) conclude(r ginkgo.Report) {
+	if len(s.planned) == 0 && !s.config.DryRun {
+		if s.err = s.lock(); s.err != nil {
+			ginkgo.Fail(s.err.Error())
+		}
+	}
 	if s.claim == nil && !s.config.DryRun { // another run has the folder
 		return
 	}
@@ -213,9 +222,6 @@ func (s *Suite) Run(seed int64) (*Report, error) {
 	suite.RandomSeed, suite.Timeout, suite.DryRun = seed, longest, s.config.DryRun
 	formatter.ColorableStdOut = io.Discard
 	failed := failure(false)
-	if len(s.planned) == 0 { // of this shard
-		return s.newReport(types.Report{}), nil
-	}
 	ginkgo.RunSpecs(&failed, description, suite, reporter)
 	if s.report == nil && s.err == nil {
 		s.err = fmt.Errorf("ginkgo ended without a report")
