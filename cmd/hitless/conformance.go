@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites/conformance"
@@ -70,6 +71,9 @@ was not run, 130 interrupted.`,
 			}
 		}
 		if c.Key, err = signingKey(cmd.Context(), c.Options.Sign); err != nil {
+			return err
+		}
+		if c.Sum, err = version.OwnSum(cmd.Context()); err != nil {
 			return err
 		}
 		c.Command = repeatingConformance(f)

@@ -28,6 +28,8 @@ type Config struct {
 	Key ed25519.PrivateKey
 	// Execute makes a run; run.Run if nil.
 	Execute func(context.Context, run.Options) (*run.Result, error)
+	// Sum is the SHA-256 of hitless, for a report without runs; empty if unknown.
+	Sum string
 	// Command is the call without its selection and folders, for reports.
 	Command string
 	// Progress receives the events of runs, from several goroutines; nil for none.

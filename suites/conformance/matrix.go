@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -72,8 +73,8 @@ func Join(all []*Report) ([]*Report, error) {
 			continue
 		}
 		_, of, _ := strings.Cut(r.Selected.Shard, "/")
-		key := fmt.Sprintf("%s, seed %d, %s, labels %q, focus %q, skip %q, program %.8s, %s shards", r.Implementation.Subject, r.Seed, r.Command,
-			r.Selected.Labels, r.Selected.Focus, r.Selected.Skip, r.Program, of)
+		key := fmt.Sprintf("%s, seed %d, %s, labels %q, focus %q, skip %q, %s shards", r.Implementation.Subject, r.Seed, r.Command,
+			r.Selected.Labels, r.Selected.Focus, r.Selected.Skip, of)
 		parts[key] = append(parts[key], r)
 	}
 	for _, key := range slices.Sorted(maps.Keys(parts)) {
@@ -107,6 +108,9 @@ func joinShards(parts []*Report) (*Report, error) {
 			joined.Bugs = p.Bugs
 		} else if len(p.Bugs) > 0 && !reflect.DeepEqual(p.Bugs, joined.Bugs) {
 			return nil, fmt.Errorf("shard %s has other historical bugs than another one; give all shards the same --museum", p.Selected.Shard)
+		}
+		if joined.Program = cmp.Or(joined.Program, p.Program); p.Program != "" && p.Program != joined.Program {
+			return nil, fmt.Errorf("shard %s was made by another program than another one, %.12s and %.12s; run all shards with one", p.Selected.Shard, p.Program, joined.Program)
 		}
 		if joined.Implementation.Name == "" { // that shard ran nothing
 			joined.Implementation, joined.Site = p.Implementation, p.Site

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hitless/hitless/internal/testfiles"
@@ -68,6 +69,25 @@ func TestAShardWithoutSpecsHasAReport(t *testing.T) {
 	}
 	if want := readReport(t, whole); !reflect.DeepEqual(joined[0], want) {
 		t.Errorf("%+v, want %+v", joined[0], want)
+	}
+}
+
+// A shard that skipped all of its specs may not know the program; the whole has that of the others. Shards of two programs are no whole.
+func TestShardsOfOneProgramAreJoined(t *testing.T) {
+	shardOf := func(shard, program string, spec string, state State) *Report {
+		r := reportOf("new", "v1.26.0", map[string]State{spec: state})
+		r.Selected.Shard, r.Selected.Specs, r.Program = shard, 2, program
+		return r
+	}
+	one, other := strings.Repeat("1", 64), strings.Repeat("2", 64)
+	for _, programs := range [][2]string{{one, ""}, {"", one}, {one, one}} {
+		joined, err := Join([]*Report{shardOf("1/2", programs[0], "quiet new", Skipped), shardOf("2/2", programs[1], "drain new", Passed)})
+		if err != nil || len(joined) != 1 || joined[0].Program != one || len(joined[0].Specs) != 2 {
+			t.Errorf("%q: %d reports, %v", programs, len(joined), err)
+		}
+	}
+	if _, err := Join([]*Report{shardOf("1/2", one, "quiet new", Skipped), shardOf("2/2", other, "drain new", Passed)}); err == nil || !strings.Contains(err.Error(), "program") {
+		t.Errorf("the shards of two programs: %v", err)
 	}
 }
 

@@ -39,7 +39,7 @@ type Report struct {
 	SchemaVersion  int            `yaml:"schemaVersion" json:"schemaVersion"`
 	Implementation Implementation `yaml:"implementation" json:"implementation"`
 	Site           Site           `yaml:"site" json:"site"`
-	Program        string         `yaml:"program" json:"program"` // SHA-256 of hitless; empty if nothing ran
+	Program        string         `yaml:"program" json:"program"` // SHA-256 of hitless; empty if unknown
 	Command        string         `yaml:"command" json:"command"`
 	Seed           int64          `yaml:"seed" json:"seed"`
 	Selected       Selected       `yaml:"selected" json:"selected"`
@@ -135,7 +135,7 @@ func (r Result) Page() string {
 // newReport makes the report from that of Ginkgo.
 func (s *Suite) newReport(r types.Report) *Report {
 	c := s.config
-	report := &Report{APIVersion: "hitless/v1", Kind: "ConformanceSuiteReport", SchemaVersion: ReportVersion, Command: c.Command, Seed: c.Options.Seed,
+	report := &Report{APIVersion: "hitless/v1", Kind: "ConformanceSuiteReport", SchemaVersion: ReportVersion, Program: c.Sum, Command: c.Command, Seed: c.Options.Seed,
 		Implementation: Implementation{Subject: c.Options.Subject}, Bugs: c.Bugs,
 		Selected: Selected{Labels: c.Selection.Labels, Focus: c.Selection.Focus, Skip: c.Selection.Skip, Shard: c.Selection.Shard.String(),
 			Specs: s.whole, Catalog: len(Catalog())}}
@@ -214,7 +214,7 @@ func (r *Report) describe(e *Evidence) {
 	}
 	r.Implementation.Name, r.Implementation.Version, r.Implementation.Mode = e.Subject.Name, e.Subject.Version, e.Subject.Mode
 	r.Site = Site{e.Kernel.String(), e.Clock, e.ControlPlane}
-	r.Program = e.Program
+	r.Program = cmp.Or(e.Program, r.Program)
 }
 
 // conclude sums up the specs.
