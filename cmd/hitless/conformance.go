@@ -107,7 +107,7 @@ func conformanceSites(f *pflag.FlagSet, o *run.Options) siteFlags {
 // repeatingConformance is the call without its selection and folders. A file has its name without the path.
 func repeatingConformance(f *pflag.FlagSet) string {
 	words := []string{"hitless conformance"}
-	for _, name := range []string{"subject", "guest-kernel", "controlplane", "programs", "target", "seed"} {
+	for _, name := range []string{"subject", "guest-kernel", "controlplane", "programs", "context", "target", "seed"} {
 		if flag := f.Lookup(name); flag.Changed {
 			value := flag.Value.String()
 			if file, is := strings.CutPrefix(value, "exec:"); is {

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
 	"github.com/hitless/hitless/suites/conformance"
 )
 
@@ -41,6 +44,25 @@ func TestAShardWithoutSpecsWritesItsReport(t *testing.T) {
 	}
 	r, err := conformance.Read(t.Context(), ".", nil)
 	if err != nil || len(r.Specs) != 0 || r.Selected.Specs != 1 || r.Selected.Shard != "2/2" || len(r.Program) != 64 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// The command of a report names the context of a live cluster, and its subject is not one of the lab.
+func TestTheCommandOfALiveClusterNamesTheContext(t *testing.T) {
+	t.Chdir(t.TempDir())
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "http://127.0.0.1:1"}
+	config.Contexts["it's staging"] = &clientcmdapi.Context{Cluster: "c"}
+	if err := clientcmd.WriteToFile(*config, "kubeconfig"); err != nil {
+		t.Fatal(err)
+	}
+	code, out := call(t, "conformance", "--kubeconfig", "kubeconfig", "--context", "it's staging", "--focus", "quiet new", "--shard", "2/2", "--out", ".")
+	if code != exitPass {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	r, err := conformance.Read(t.Context(), ".", nil)
+	if err != nil || !strings.Contains(r.Command, `--context 'it'\''s staging'`) || r.Implementation.Subject != "" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -71,13 +71,16 @@ func (l *LiveOptions) user() string {
 	return "the user of " + l.Kubeconfig
 }
 
-// option is the option that names the cluster, without paths of this machine.
+// option has the options that name the cluster, without paths of this machine.
 func (l *LiveOptions) option() string {
 	switch {
 	case l.InCluster:
 		return "--in-cluster"
 	case l.Kind != "":
 		return "--kind " + l.Kind
+	}
+	if l.Context != "" {
+		return "--kubeconfig FILE --context " + Word(l.Context)
 	}
 	return "--kubeconfig FILE"
 }

@@ -51,3 +51,13 @@ func TestRepeatWorksFromAnyFolder(t *testing.T) {
 		t.Errorf("a run without files has %q", got)
 	}
 }
+
+// The command that repeats a run on a live cluster names the context of the kubeconfig, if the call did.
+func TestTheCommandOfALiveRunNamesTheContext(t *testing.T) {
+	for context, want := range map[string]string{"": "--kubeconfig FILE --target nodeport", "it's staging": `--kubeconfig FILE --context 'it'\''s staging' --target nodeport`} {
+		c := &Cluster{Call: Call{Verb: []string{"hitless run", "quiet"}}, live: LiveOptions{Kubeconfig: "f", Context: context, Target: "nodeport", Fleet: &FleetOptions{}}}
+		if got := c.command(); got != "hitless run quiet "+want {
+			t.Errorf("with the context %q: %s", context, got)
+		}
+	}
+}

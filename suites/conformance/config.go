@@ -43,7 +43,9 @@ var DefaultOut = filepath.Join("out", "conformance")
 
 func (c Config) withDefaults() Config {
 	c.Out = cmp.Or(c.Out, DefaultOut)
-	c.Options.Subject = cmp.Or(c.Options.Subject, "bundled")
+	if c.Options.Subject = cmp.Or(c.Options.Subject, "bundled"); c.live() {
+		c.Options.Subject = "" // the cluster has a proxy of its own
+	}
 	c.Options.ControlPlane = cmp.Or(c.Options.ControlPlane, "replay")
 	c.Options.Seed = cmp.Or(c.Options.Seed, 1)
 	if c.Execute == nil {

@@ -79,6 +79,9 @@ func configOfFlags(t testing.TB, live *site.LiveOptions) (c Config, err error) {
 		Command: "go test ./suites/conformance -args -subject=" + *subjectFlag}
 	if live.Named() {
 		c.Command = "go test ./suites/conformance -args -kubeconfig=FILE"
+		if live.Context != "" {
+			c.Command += " -context=" + site.Word(live.Context)
+		}
 	}
 	c.Progress = progress.Lines(func(line string) { fmt.Fprintln(os.Stderr, line) })
 	if c.Selection.Shard, err = shard.Parse(*shardFlag); err != nil {

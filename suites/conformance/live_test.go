@@ -142,6 +142,19 @@ func TestMissingRightsAreSaidOnce(t *testing.T) {
 	}
 }
 
+// The report of a live cluster names no subject, which would be another proxy, and its command names the context.
+func TestTheReportOfALiveClusterNamesNoSubject(t *testing.T) {
+	kubeconfig, _ := liveCluster(t, asIs)
+	dir, output, _ := liveSuite(t, "", "none", "-kubeconfig="+kubeconfig, "-context=c")
+	r := readReport(t, dir)
+	if r.Implementation.Subject != "" || r.Implementation.Name == "" || !strings.HasSuffix(r.Command, "-kubeconfig=FILE -context=c") {
+		t.Errorf("%+v with %s\n%s", r.Implementation, r.Command, output)
+	}
+	if page, err := os.ReadFile(filepath.Join(dir, PageFile)); err != nil || !strings.Contains(string(page), "<h1>Conformance of "+r.Implementation.Name) {
+		t.Errorf("%v: the page does not name the proxy of the cluster: %s", err, page)
+	}
+}
+
 // Rights that only runs of other specs need are not asked for.
 func TestOnlyTheRightsOfTheSelectionAreNeeded(t *testing.T) {
 	kubeconfig, _ := liveCluster(t, without("patch"))

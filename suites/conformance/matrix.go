@@ -139,7 +139,7 @@ func joinShards(parts []*Report) (*Report, error) {
 func NewMatrix(all []*Report) (*Matrix, error) {
 	m := &Matrix{}
 	for _, r := range all {
-		name := r.name()
+		name := r.Title()
 		if slices.Contains(m.Subjects, name) {
 			return nil, fmt.Errorf("two reports are of %s: give one of each subject, or all shards of one call", name)
 		}
@@ -164,12 +164,13 @@ func NewMatrix(all []*Report) (*Matrix, error) {
 	return m, nil
 }
 
-// name is the subject as people call it.
-func (r *Report) name() string {
+// Title is the subject as people call it.
+func (r *Report) Title() string {
 	if r.Implementation.Subject != "" {
 		return r.Implementation.Subject
 	}
-	return strings.TrimSpace(strings.Join([]string{r.Implementation.Name, r.Implementation.Version, r.Implementation.Mode}, " "))
+	i := r.Implementation
+	return cmp.Or(strings.Join(strings.Fields(i.Name+" "+i.Version+" "+i.Mode), " "), "the subject")
 }
 
 func (r *Report) cell(feature string) (c Cell) {
@@ -202,7 +203,7 @@ func lastWithout(all []*Report, of *Report, feature string) (last string) {
 	for _, r := range all {
 		same := r.Implementation.Name == of.Implementation.Name && r.Implementation.Mode == of.Implementation.Mode
 		if version := r.Implementation.Version; same && older(version, of.Implementation.Version) && r.cell(feature).State == "supported" && (best == "" || older(best, version)) {
-			best, last = version, r.name()
+			best, last = version, r.Title()
 		}
 	}
 	return last

@@ -62,7 +62,7 @@ type RunMade struct {
 
 // Implementation is the subject.
 type Implementation struct {
-	Subject string `yaml:"subject" json:"subject"` // as it was named in the call
+	Subject string `yaml:"subject" json:"subject"` // as it was named in the call; empty for a live cluster
 	Name    string `yaml:"name" json:"name"`
 	Version string `yaml:"version" json:"version"`
 	Mode    string `yaml:"mode" json:"mode"`
@@ -311,7 +311,7 @@ func (r *Report) Summary() string {
 	for _, state := range states {
 		parts = append(parts, fmt.Sprintf("%d %s", r.Count(state), state))
 	}
-	text := fmt.Sprintf("%s: %s of %d specs", cmp.Or(r.Implementation.Subject, "the subject"), strings.Join(parts, ", "), len(r.Specs))
+	text := fmt.Sprintf("%s: %s of %d specs", r.Title(), strings.Join(parts, ", "), len(r.Specs))
 	if r.Ended != "" {
 		text += " (" + r.Ended + ")"
 	}
