@@ -110,24 +110,6 @@ func comparisonOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey
 	}, nil
 }
 
-func conformanceOf(ctx context.Context, dirs []string, key ed25519.PublicKey) (func(string) (*Whole, error), error) {
-	all, err := conformance.ReadAll(ctx, dirs, key)
-	if err != nil {
-		return nil, err
-	}
-	if len(all) != 1 {
-		return nil, fmt.Errorf("the folders hold reports of %d calls; merge the shards of one, and compare whole reports with `hitless report conformance`", len(all))
-	}
-	return func(dir string) (*Whole, error) {
-		for _, from := range dirs {
-			if err := copyFolders(filepath.Join(dir, conformance.RunsDir), filepath.Join(from, conformance.RunsDir)); err != nil {
-				return nil, err
-			}
-		}
-		return &Whole{Conformance: all[0]}, conformance.Write(dir, all[0], nil, nil)
-	}, nil
-}
-
 func museumOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey) (func(string) (*Whole, error), error) {
 	found := map[string]run.BugResult{}
 	for _, p := range parts {
@@ -187,12 +169,16 @@ func sameRecord(dir, history, program string, key ed25519.PublicKey) error {
 	return madeBy(h, dir, program)
 }
 
-// madeBy checks that a whole record was made by the program of its shard. One that was interrupted may have runs of an earlier call beside
-// its own.
+// madeBy checks that a record is whole and was made by the program of its shard. One that was interrupted may have runs of an earlier call
+// beside its own.
 func madeBy(h *record.History, dir, program string) error {
 	if why := h.Distrust(); why != "" {
 		return &record.DamageError{Folder: dir, Reason: why}
 	}
+	return sameProgram(h, dir, program)
+}
+
+func sameProgram(h *record.History, dir, program string) error {
 	if own := h.Run.ProgramSha256; own != "" && own != program {
 		return fmt.Errorf("the run in %s was made by another program than its shard, %.12s and %.12s; run the shard again", dir, own, program)
 	}
@@ -223,23 +209,6 @@ func copyRuns(dir string, parts []shard.Part) error {
 			if err := copyRun(from, filepath.Join(dir, name)); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// copyFolders copies the folders in one folder to another.
-func copyFolders(to, from string) error {
-	entries, err := os.ReadDir(from)
-	if err != nil {
-		return fmt.Errorf("copying the runs of a shard: %w", err)
-	}
-	for _, e := range entries {
-		if !e.IsDir() {
-			continue
-		}
-		if err := copyRun(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
-			return err
 		}
 	}
 	return nil

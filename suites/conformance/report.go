@@ -124,6 +124,11 @@ type Result struct {
 	Repeat        string   `yaml:"repeat" json:"repeat"` // the command that repeats the run
 }
 
+// HasVerdict reports whether the run of the spec gets a verdict, and with it a seal. Checks of routing and costs only have a record.
+func (r Result) HasVerdict() bool {
+	return !slices.Contains(r.Labels, string(Routing)) && !slices.Contains(r.Labels, string(Cost))
+}
+
 // Page is the file of the run that shows most: its report, or the record of the checks of routing.
 func (r Result) Page() string {
 	if slices.Contains(r.Labels, string(Routing)) {
