@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/record/recordtest"
 	"github.com/hitless/hitless/suites/conformance"
@@ -157,6 +158,17 @@ func TestOnlyTheRunsOfTheReportsAreMerged(t *testing.T) {
 	}
 	if want := []string{"cost", "quiet", "routing-ipv4"}; !slices.Equal(names, want) {
 		t.Errorf("the whole has the runs %q, want %q", names, want)
+	}
+}
+
+// The page of the whole leads to the copied runs.
+func TestThePageOfAMergedSuiteHasTheRuns(t *testing.T) {
+	s := newSuite(t, nil)
+	out, err := s.merge(nil)
+	s.must(err)
+	links := testfiles.Links(t, filepath.Join(out, conformance.PageFile))
+	if want := []string{"runs/quiet/history/events.ndjson", "runs/routing-ipv4/history/events.ndjson", "runs/cost/history/events.ndjson"}; !slices.Equal(slices.Sorted(slices.Values(links)), slices.Sorted(slices.Values(want))) {
+		t.Errorf("links to %q, want %q", links, want)
 	}
 }
 

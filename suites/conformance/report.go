@@ -129,14 +129,6 @@ func (r Result) HasVerdict() bool {
 	return !slices.Contains(r.Labels, string(Routing)) && !slices.Contains(r.Labels, string(Cost))
 }
 
-// Page is the file of the run that shows most: its report, or the record of the checks of routing.
-func (r Result) Page() string {
-	if slices.Contains(r.Labels, string(Routing)) {
-		return r.Run + "/history/events.ndjson"
-	}
-	return r.Run + "/report.html"
-}
-
 // newReport makes the report from that of Ginkgo.
 func (s *Suite) newReport(r types.Report) *Report {
 	c := s.config

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"html/template"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
 )
 
 // The files of the results, beside the folder of runs.
@@ -55,7 +57,7 @@ func Write(dir string, r *Report, key ed25519.PrivateKey, of *types.Report) erro
 		return err
 	}
 	var page bytes.Buffer
-	if err := templates.ExecuteTemplate(&page, "page.html", r); err != nil {
+	if err := templates.ExecuteTemplate(&page, "page.html", pageOf{r, dir}); err != nil {
 		return fmt.Errorf("drawing the page of the suite: %w", err)
 	}
 	err = errors.Join(cache.WriteFile(filepath.Join(dir, File), text), cache.WriteFile(filepath.Join(dir, PageFile), page.Bytes()))
@@ -63,6 +65,26 @@ func Write(dir string, r *Report, key ed25519.PrivateKey, of *types.Report) erro
 		return err
 	}
 	return errors.Join(reporters.GenerateJUnitReport(*of, filepath.Join(dir, junitFile)), reporters.GenerateJSONReport(*of, filepath.Join(dir, ginkgoFile)))
+}
+
+// pageOf is what the page of a report shows in a folder.
+type pageOf struct {
+	*Report
+	dir string
+}
+
+// Link is the file of a spec's run that shows most: its report, or its record. It is empty where the folder of the page has neither, as for
+// a run that ended before it had a record, and for a run in the folder of a shard.
+func (p pageOf) Link(r Result) string {
+	if r.Run == "" {
+		return ""
+	}
+	for _, name := range []string{reports.PageFile, record.HistoryDir + "/" + record.EventsFile} {
+		if _, err := os.Stat(filepath.Join(p.dir, r.Run, name)); err == nil {
+			return path.Join(r.Run, name)
+		}
+	}
+	return ""
 }
 
 // Keep writes the report in the folder dir into a file, with when and with what its runs were made. The copy has no signature.
