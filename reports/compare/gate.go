@@ -95,22 +95,25 @@ func sameRuns(dir string, c *Comparison, histories [][]*record.History) error {
 	seen := map[string]bool{}
 	for i, s := range c.Subjects {
 		for j, r := range s.Runs {
-			h := histories[i][j]
-			origin, err := h.Origin()
+			sum, err := historyOf(histories[i][j], r.HistorySha256)
 			if err != nil {
 				return err
 			}
-			if r.HistorySha256 != "" {
-				if err := h.Match(r.HistorySha256); err != nil {
-					return err
-				}
-			}
-			if seen[origin.HistorySha256] {
+			if seen[sum] {
 				return &record.DamageError{Folder: filepath.Join(dir, filepath.Dir(r.Report)),
 					Reason: fmt.Sprintf("%s has the same history for two runs, also for %s with seed %d", File, s.Subject, r.Seed)}
 			}
-			seen[origin.HistorySha256] = true
+			seen[sum] = true
 		}
 	}
 	return nil
+}
+
+// historyOf returns the hash of a record, which is that of the results if they name one.
+func historyOf(h *record.History, named string) (string, error) {
+	if named != "" {
+		return named, h.Match(named)
+	}
+	origin, err := h.Origin()
+	return origin.HistorySha256, err
 }
