@@ -25,7 +25,7 @@ type Spec struct {
 // Bundled is the bundled proxier.
 var Bundled = Spec{Name: "bundled", Mode: "ipvs"}
 
-var kubeProxy = regexp.MustCompile(`^kube-proxy@(v1\.\d+\.\d+)/(` + strings.Join(Modes(), "|") + `)(?:\?(.*))?$`)
+var kubeProxy = regexp.MustCompile(`^kube-proxy@(` + releaseForm + `)/(` + strings.Join(Modes(), "|") + `)(?:\?(.*))?$`)
 
 // execPrefix leads the name of a file that describes a subject.
 const execPrefix = "exec:"
@@ -70,8 +70,10 @@ func Read(ctx context.Context, text string) (Spec, error) {
 	return s, nil
 }
 
-// release is the version of a release of Kubernetes.
-var release = regexp.MustCompile(`^v1\.\d+\.\d+$`)
+// releaseForm is the pattern of the version of a release of Kubernetes.
+const releaseForm = `v1\.\d+\.\d+`
+
+var release = regexp.MustCompile(`^` + releaseForm + `$`)
 
 // kubeProxyError says what is wrong with a subject of kube-proxy; rest is its text after the name.
 func kubeProxyError(text, rest string) error {
