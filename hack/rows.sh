@@ -22,6 +22,20 @@ check_subset() {
   done
 }
 
+# choose puts the rows that are to be run into todo: what a row is called, what ends its name, how the names of result files end, and all rows.
+# The script sets results, the directory of the result files.
+choose() {
+  local noun=$1 end=$2 suffix=$3 line name
+  shift 3
+  all=() todo=()
+  for line; do
+    name=${line%%"$end"*}
+    all+=("$name")
+    if wanted "$name" "$results/$name.$suffix"; then todo+=("$line"); fi
+  done
+  check_subset "$noun" "${all[@]}"
+}
+
 # announce tells which row begins, and when all end: what a row is called, index from 0, number of rows, name, when the first row began, and the
 # seconds of a row until one has been measured.
 announce() {

@@ -21,13 +21,7 @@ rows=(
   "bundled-rolling-update|bundled|2|$rolling|-"
   "v1.25.3-iptables|kube-proxy@v1.25.3/iptables|-|-|-"
 )
-all=() todo=()
-for row in "${rows[@]}"; do
-  name=${row%%|*}
-  all+=("$name")
-  if wanted "$name" "$results/$name.tsv"; then todo+=("$row"); fi
-done
-check_subset row "${all[@]}"
+choose row '|' tsv "${rows[@]}"
 
 mkdir -p "$results" "$work"
 failed=() begun=$(date +%s)

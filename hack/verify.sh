@@ -46,13 +46,7 @@ rows=(
   "migrate migrate --subject $new/nftables --set to=$new/iptables --set lanes=tcp-new"
 )
 
-all=() todo=()
-for row in "${rows[@]}"; do
-  name=${row%% *}
-  all+=("$name")
-  if wanted "$name" "$results/$name.json"; then todo+=("$row"); fi
-done
-check_subset run "${all[@]}"
+choose run ' ' json "${rows[@]}"
 
 mkdir -p "$results" "$work"
 failed=() begun=$(date +%s)
