@@ -37,20 +37,34 @@ func (s *source) open() error {
 	}
 	s.generation = s.place.Generation()
 	return s.place.Do(func() error {
-		link, err := net.InterfaceByName(s.place.Link)
+		index, err := indexOf(s.place.Link)
 		if err != nil {
-			return fmt.Errorf("finding the interface %s: %w", s.place.Link, err)
+			return err
 		}
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("opening a packet socket: %w", err)
 		}
-		if err := prepare(fd, link.Index, raw); err != nil {
+		if err := prepare(fd, index, raw); err != nil {
 			return errors.Join(err, unix.Close(fd))
 		}
 		s.fd, s.opened = fd, true
 		return nil
 	})
+}
+
+// indexOf is the number of an interface; the error for one that is not there is ENODEV, as that of bind.
+func indexOf(name string) (int, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return 0, fmt.Errorf("reading the interfaces: %w", err)
+	}
+	for _, l := range links {
+		if l.Name == name {
+			return l.Index, nil
+		}
+	}
+	return 0, fmt.Errorf("finding the interface %s: %w", name, unix.ENODEV)
 }
 
 func prepare(fd, link int, program []bpf.RawInstruction) error {
@@ -116,7 +130,9 @@ func (s *source) move() error {
 	if err := s.close(); err != nil {
 		return err
 	}
-	_ = s.open() // see above
+	if err := s.open(); !errors.Is(err, unix.ENODEV) {
+		return err
+	}
 	return nil
 }
 
