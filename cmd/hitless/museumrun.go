@@ -99,6 +99,13 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry, part shard.
 	if err := fill(&c.o, cmd, "", c.set); err != nil {
 		return err
 	}
+	for _, e := range entries { // a wrong setting is refused before the first run
+		one := c.o
+		leaveToTimeline(cmd, &one, e)
+		if err := one.UseEntry(e); err != nil {
+			return err
+		}
+	}
 	several := c.all || len(entries) > 1
 	if several {
 		c.o.Out = cmp.Or(c.o.Out, filepath.Join("out", "museum"))

@@ -144,6 +144,7 @@ func TestWrongInputWritesNothing(t *testing.T) {
 		"report serve . --listen=":                         "--listen",
 		"minimize --out= .":                                "--out",
 		"museum run k8s-85643 --rate 0":                    "--rate",
+		"museum run k8s-85643 k8s-103857 --nodes 3":        "needs 2",
 		"bench-proxier --services 0":                       "--services",
 		"bench-proxier --services 100,":                    "--services",
 		"lab up --nodes 0":                                 "--nodes",

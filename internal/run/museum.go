@@ -132,13 +132,17 @@ func (o *Options) UseEntry(e museum.Entry) error {
 	if set == nil {
 		set = map[string]string{}
 	}
+	fixed := e.Needs()
 	for _, key := range sortedKeys(o.Set) {
-		if need, fixed := e.Set[key]; fixed && need != o.Set[key] {
+		if need, fixed := fixed[key]; fixed && need != o.Set[key] {
 			return usagef("--set %s=%s: %s needs %s=%s", key, o.Set[key], e.ID, key, need)
 		}
 		set[key] = o.Set[key]
 	}
 	if e.Timeline != nil {
+		if o.Nodes != 0 && o.Nodes != e.Timeline.Nodes {
+			return usagef("--nodes %d: %s needs %d", o.Nodes, e.ID, e.Timeline.Nodes)
+		}
 		o.Timeline, o.entry = &Timeline{e.Timeline, e.ID + ".timeline"}, e.ID
 	} else {
 		maps.Copy(set, e.Set)

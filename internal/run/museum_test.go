@@ -78,6 +78,18 @@ func TestMuseum(t *testing.T) {
 	if _, err := Museum(t.Context(), o, e); !IsUsage(err) || !strings.Contains(err.Error(), "needs trafficPolicy=Local") {
 		t.Errorf("a parameter that the bug needs was changed: %v", err)
 	}
+	o = Options{Set: map[string]string{"reuse": "10s"}, Out: t.TempDir()}
+	if _, err := Museum(t.Context(), o, e); !IsUsage(err) || !strings.Contains(err.Error(), "needs reuse=0s") {
+		t.Errorf("a default that could fake the bug was changed: %v", err)
+	}
+	timeline, err := museum.Find("k8s-103857")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o = Options{LabOptions: site.LabOptions{Nodes: 3}, Out: t.TempDir()}
+	if _, err := Museum(t.Context(), o, timeline); !IsUsage(err) || !strings.Contains(err.Error(), "needs 2") {
+		t.Errorf("a timeline of two nodes ran with three: %v", err)
+	}
 	o = Options{LabOptions: site.LabOptions{Subject: "cilium"}, Out: t.TempDir()}
 	if _, err := Museum(t.Context(), o, e); !IsUsage(err) {
 		t.Errorf("an unknown subject gave %v", err)

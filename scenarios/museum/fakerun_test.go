@@ -19,6 +19,7 @@ type fakeRun struct {
 	losses     []loss
 	noProof    bool
 	every      time.Duration    // between the attempts of a lane; interval when 0
+	nodes      []string         // of the cluster; not in the record when nil
 	end        time.Duration    // 90 s when 0
 	onePod     bool             // all open connections go to the pod web-1
 	long       time.Duration    // end of lane tcp-long; 0 without that lane
@@ -118,7 +119,7 @@ func (s *fakeRun) record(t *testing.T) *Record {
 func (s *fakeRun) write(t *testing.T) *Record {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "history")
-	w, err := record.NewHistoryWriter(dir, record.Run{Scenario: s.scenario, Parameters: s.params, Seed: 1, Clock: "virtual", Kernel: record.Kernel{Kind: "vm"}})
+	w, err := record.NewHistoryWriter(dir, record.Run{Scenario: s.scenario, Parameters: s.params, Seed: 1, Clock: "virtual", Nodes: s.nodes, Kernel: record.Kernel{Kind: "vm"}})
 	if err != nil {
 		t.Fatal(err)
 	}

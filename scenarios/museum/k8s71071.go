@@ -22,6 +22,7 @@ func k8s71071() Entry {
 		Scenario: "churn",
 		// The load balancer must keep a node whose proxy is frozen, so that the outage is visible.
 		Set:       map[string]string{"trafficPolicy": "Cluster", "checkFall": "100", "watch": "90s"},
+		Free:      []string{"for"},
 		Signature: proxyFroze,
 	}
 }

@@ -23,6 +23,7 @@ func k8s71515() Entry {
 		Scenario: "flap",
 		// One of two pods is always ready, so that a correct proxy never rejects connections.
 		Set:       map[string]string{"trafficPolicy": "Cluster", "replicas": "2"},
+		Free:      []string{"antiAffinity", "readinessPeriod", "flaps", "openConnections", "watch"},
 		Timelines: true,
 		Signature: refusedEachMinute,
 	}

@@ -33,7 +33,8 @@ type Entry struct {
 	Bad, Good Specimen
 
 	Scenario string
-	Set      map[string]string  // parameters of the scenario that the bug needs; the others keep their defaults
+	Set      map[string]string  // parameters of the scenario that the bug needs with another value than the default, or with this one above all
+	Free     []string           // parameters that a call may set, because the signature reads them from the record; see Needs
 	Timeline *timeline.Timeline // steps of the scenario timeline; nil for every other scenario
 	Rate     float64            // attempts per second that show a loss as short as the bug's; 0 for any
 	// Timelines reports whether the signature itself checks all steps that the bug needs. It can then judge the record of a timeline.
@@ -157,15 +158,29 @@ func (e Entry) Judge(r *Record) Finding {
 	if name, missing := e.missingStep(r); missing {
 		return cannotTell("the run has no step %q; %s needs it", name, e.ID)
 	}
-	for _, key := range slices.Sorted(maps.Keys(e.Set)) {
-		if got := r.Report.Run.Parameters[key]; got != e.Set[key] {
-			return cannotTell("the run has %s=%s; %s needs %s=%s", key, got, e.ID, key, e.Set[key])
-		}
+	if f := e.otherSetting(r); f != nil {
+		return *f
 	}
 	if at, lossy := r.lossBefore(); lossy {
 		return cannotTell("the baseline is not clean: a measured lane lost connections at +%.3f s, before the scenario", at)
 	}
 	return e.Signature(r)
+}
+
+// otherSetting tells which setting of a run could hide or fake the bug; nil for none. A timeline does not have all parameters of a scenario.
+func (e Entry) otherSetting(r *Record) *Finding {
+	cannot := func(format string, args ...any) *Finding { f := cannotTell(format, args...); return &f }
+	fixed := e.Needs()
+	for _, key := range slices.Sorted(maps.Keys(fixed)) {
+		got, has := r.Report.Run.Parameters[key]
+		if _, own := e.Set[key]; got != fixed[key] && (has || own) {
+			return cannot("the run has %s=%s; %s needs %s=%s", key, got, e.ID, key, fixed[key])
+		}
+	}
+	if n := r.Report.Run.Nodes; e.Timeline != nil && n > 0 && n != e.Timeline.Nodes {
+		return cannot("the run has %d nodes; %s needs %d", n, e.ID, e.Timeline.Nodes)
+	}
+	return nil
 }
 
 // missingStep returns the first step of the entry's timeline that the run has not ended.
