@@ -16,10 +16,10 @@ type Kill struct {
 	Mutant mutants.Mutant
 }
 
-// Kills returns those of the bugs whose specimens are different subjects. The others differ in parameters of their own scenario only.
+// Kills returns those of the bugs whose specimens are two different subjects. The others differ in parameters of their own scenario only.
 func Kills(of []museum.Entry) (all []Kill) {
 	for _, e := range of {
-		if e.Bad.Subject != e.Good.Subject {
+		if e.Good.Subject != "" && e.Bad.Subject != e.Good.Subject {
 			all = append(all, Kill{e, mutants.Mutant{Name: e.Bad.Subject, Does: e.Title, Subject: e.Bad.Subject, Twin: e.Good.Subject, Runs: runsOf(e.Scenario)}})
 		}
 	}

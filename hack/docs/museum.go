@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func museumTable(top string) (string, error) {
 				return "", err
 			}
 			fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s | %s, %s |\n", e.ID, e.Bad, countOf(a.Bad, museum.Seen), verdictOf(a.Bad),
-				e.Good, countOf(a.Good, museum.NotSeen), verdictOf(a.Good), shortHash(a.Bad), shortHash(a.Good))
+				cmp.Or(e.Good.String(), "none is known"), countOf(a.Good, museum.NotSeen), verdictOf(a.Good), shortHash(a.Bad), shortHash(a.Good))
 			pairs[i]++
 			if caughtByVerdict(a) {
 				caught++

@@ -124,6 +124,7 @@ func specimens(t *testing.T) []specimen {
 	shared := at("k8s-129982", "object apply EndpointSlice")
 	retargeted := at("k8s-130542", "object patch")
 	both := []string{"node-1", "node-2"}
+	failedSync := func(s *fakeRun) { lose(s, rolled+20_100, rolled+45_000, record.ConnectTimeout, both...) }
 	policySteps := func(s *fakeRun) {
 		s.step("change externalTrafficPolicy", "", 20_000, 28_000).step("put back externalTrafficPolicy", "", 50_000, 51_000)
 	}
@@ -179,7 +180,10 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-110208", bug: func(s *fakeRun, shift int) { lose(s, old+15_000+shift, 10*whole, record.ConnectTimeout, both...) }},
 		{id: "k8s-68194", bug: func(s *fakeRun, shift int) { lose(s, forwards+200+shift, 10*whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-103857", bug: losesFlow(emptied + 200), good: steadyFlow},
-		{id: "k8s-112604", setUp: exits(rolled+20_000, rolled+30_000), bug: losesFlow(rolled + 30_000), good: steadyFlow},
+		{id: "k8s-112604", setUp: exits(rolled+20_000, rolled+30_000), bug: func(s *fakeRun, shift int) {
+			failedSync(s)
+			losesFlow(rolled+30_000)(s, shift)
+		}, good: func(s *fakeRun) { failedSync(s); steadyFlow(s) }},
 		{id: "k8s-129982", bug: func(s *fakeRun, shift int) {
 			s.flow = func(now time.Duration) string {
 				if now > ms(shared+27_500+shift) {
@@ -336,6 +340,19 @@ func TestFewAttemptsTellNothingOfAShortLoss(t *testing.T) {
 		if f.Answer != CannotTell || !strings.Contains(f.Reasons[0], "could not have detected") {
 			t.Errorf("%s: %s: %q", c.id, f.Answer, f.Reasons)
 		}
+	}
+}
+
+// Without a sync that failed a run does not have the conditions of k8s-112604, as in every mode but iptables.
+func TestNoSyncFailed(t *testing.T) {
+	e, s := simulated(t, "k8s-112604")
+	exits(begin + 25_000)(s)
+	steadyFlow(s)
+	if f := e.Judge(s.record(t)); f.Answer != CannotTell {
+		t.Errorf("%s: %q", f.Answer, f.Reasons)
+	}
+	if e.Applies(nftables) {
+		t.Error("the trigger is a rule of mode iptables, and the bug applies to nftables")
 	}
 }
 

@@ -29,7 +29,7 @@ type Entry struct {
 	Fixed    string   // the version, and the change if it is known
 	Look     string   // one or two sentences: what a report of a run with the bug shows
 	Modes    []string // modes of proxies that can have the bug; empty for all
-	// Bad has the bug, and Good is the version or the mode next to it that does not.
+	// Bad has the bug, and Good is the version or the mode next to it that does not. Good has no subject if none of the modes is without it.
 	Bad, Good Specimen
 
 	Scenario string

@@ -98,10 +98,28 @@ func staleFlows() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-112604", Title: "a UDP flow stays with a pod that ended while a sync failed",
-			Issue: upstream + "/issues/112604", Affected: "kube-proxy in mode iptables; seen up to v1.37.1", Fixed: notFixed, Look: look,
-			Bad: Specimen{Subject: "kube-proxy@v1.37.1/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
-			Signature: lost(atExits, "ends of pods"),
+			Issue: upstream + "/issues/112604", Affected: "kube-proxy in mode iptables; seen up to v1.37.1", Fixed: notFixed, Modes: []string{iptables},
+			Look: look + " Before that tcp-new is lost too, while syncs fail.",
+			// The trigger is a rule of mode iptables, and no kube-proxy in that mode is known to be without the bug.
+			Bad:       Specimen{Subject: "kube-proxy@v1.37.1/iptables"},
+			Signature: afterFailedSync(lost(atExits, "ends of pods")),
 		}),
 		k8s122740(), k8s139628(),
+	}
+}
+
+// afterFailedSync is a signature that tells nothing of a run in which no sync failed. While syncs fail, the rules still name a pod that has
+// ended, and new connections to it are lost.
+func afterFailedSync(signature func(*Record) Finding) func(*Record) Finding {
+	const stale = 10 * time.Second
+	outdated := pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: stale}
+	return func(r *Record) Finding {
+		switch f := outdated.search(r); f.Answer {
+		case CannotTell:
+			return f
+		case NotSeen:
+			return cannotTell("no sync failed: new connections were lost for less than %s from the ends of pods on", stale)
+		}
+		return signature(r)
 	}
 }
