@@ -13,7 +13,7 @@ func deletedServices() []Entry {
 		withTimeline(Entry{
 			ID: "k8s-71894", Title: "a Service is deleted, and its open connections hang at once",
 			Issue: upstream + "/issues/71894", Fix: upstream + "/pull/71895",
-			Affected: "kube-proxy v1.12.3 and v1.12.4 in mode ipvs", Fixed: "v1.12.5 (#71895)", Modes: []string{ipvs},
+			Affected: "kube-proxy up to v1.12.4, v1.13.0 and v1.13.1 in mode ipvs", Fixed: "v1.12.5, v1.13.2 (#71895)", Modes: []string{ipvs},
 			Look: "Lane tcp-long loses attempts from the deletion on. With the fix open connections are served until their clients close them. The first versions with it have k8s-80403 instead.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.12.4/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
 			Signature: pattern{occasions: deleted, name: "deletions of the Service", protocol: record.ProtocolLong,
@@ -22,7 +22,8 @@ func deletedServices() []Entry {
 		{
 			ID: "k8s-80403", Title: "a deleted Service continues to answer new connections",
 			Issue: upstream + "/issues/80403", Fix: upstream + "/pull/80942",
-			Affected: "kube-proxy v1.12.5 to v1.15.3 in mode ipvs", Fixed: "v1.15.4 (#80942)", Modes: []string{ipvs},
+			Affected: "kube-proxy v1.12.5 to v1.12.10, v1.13.2 to v1.13.10, v1.14.0 to v1.14.6 and v1.15.0 to v1.15.3 in mode ipvs",
+			Fixed:    "v1.13.11, v1.14.7, v1.15.4 (#80942)", Modes: []string{ipvs},
 			Look: "Lane tcp-new is served between the two steps, although there is no Service. It should be refused.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.14.3/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.15.12/ipvs"},
 			Scenario: "recreate", Set: map[string]string{"away": "60s", "target": "clusterIP", "client": "pod", "trafficPolicy": "Cluster", "lanes": "tcp-new"},

@@ -14,7 +14,9 @@ func graceful() []Entry {
 	return []Entry{
 		{
 			ID: "k8s-73154", Title: "a starting proxy sets all endpoints to weight 0 until its first sync has ended",
-			Issue: upstream + "/issues/73154", Affected: "kube-proxy v1.12.4 to v1.13.5 in mode ipvs", Fixed: "v1.12.8, v1.13.6, v1.14.1", Modes: []string{ipvs},
+			Issue: upstream + "/issues/73154", Fix: upstream + "/pull/75283",
+			Affected: "kube-proxy v1.11.5 to v1.11.10, v1.12.2 to v1.12.7, v1.13.0 to v1.13.5 and v1.14.0 in mode ipvs",
+			Fixed:    "v1.12.8, v1.13.6, v1.14.1 (#75283)", Modes: []string{ipvs},
 			Look: "Each node refuses connections for a moment when its proxy starts. No node should lose any.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.13.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.13.12/ipvs"},
 			Scenario: "restart", Set: restart, Rate: shortLossRate,
@@ -32,7 +34,8 @@ func graceful() []Entry {
 		},
 		withTimeline(Entry{
 			ID: "k8s-71834", Title: "with sessionAffinity: ClientIP a client's new connections go to its pod that has ended",
-			Issue: upstream + "/issues/71834", Affected: "kube-proxy v1.12.2 to v1.12.4 in mode ipvs", Fixed: "v1.12.5", Modes: []string{ipvs},
+			Issue: upstream + "/pull/71834", Fix: upstream + "/pull/71834",
+			Affected: "kube-proxy v1.11.5, v1.11.6, v1.12.2 to v1.12.4, v1.13.0 and v1.13.1 in mode ipvs", Fixed: "v1.11.7, v1.12.5, v1.13.2 (#71834)", Modes: []string{ipvs},
 			Look: "New connections of one client time out from the end of its pod on, although another pod is ready.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.12.4/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
 			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: 50 * time.Second}.search,
@@ -49,7 +52,8 @@ func graceful() []Entry {
 		},
 		{
 			ID: "k8s-57841", Title: "an endpoint that becomes unready is deleted at once: its open connections hang",
-			Issue: upstream + "/issues/57841", Affected: "kube-proxy up to v1.12.1 in mode ipvs", Fixed: "v1.12.2 (graceful termination)", Modes: []string{ipvs},
+			Issue: upstream + "/issues/57841", Fix: upstream + "/pull/66012",
+			Affected: "kube-proxy up to v1.11.4, v1.12.0 and v1.12.1 in mode ipvs", Fixed: "v1.11.5, v1.12.2, v1.13.0 (graceful termination, #66012)", Modes: []string{ipvs},
 			Look: "Lane tcp-long gets no replies on the connections to a pod that is unready and alive, and lane tcp-new loses nothing.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.12.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
 			Scenario: "flap", Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "2", "openConnections": "8", "watch": "10s"},
@@ -68,7 +72,7 @@ func graceful() []Entry {
 		},
 		withTimeline(Entry{
 			ID: "k8s-106030", Title: "with sessionAffinity: ClientIP a client's new connections go to its pod that is unready",
-			Issue: upstream + "/issues/106030", Fix: upstream + "/pull/106373", Affected: "kube-proxy up to v1.22.3 in mode iptables", Fixed: "v1.22.4 (#106373)",
+			Issue: upstream + "/issues/106182", Fix: upstream + "/pull/106030", Affected: "kube-proxy v1.22.0 to v1.22.3 in mode iptables", Fixed: "v1.22.4, v1.23.0 (#106030)",
 			Modes: []string{iptables},
 			Look:  "A pod answers lane tcp-new while it is unready and another pod is ready. Nothing is lost.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.22.3/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.22.17/iptables"},

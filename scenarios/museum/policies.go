@@ -28,7 +28,7 @@ func policies() []Entry {
 		},
 		{
 			ID: "k8s-66062", Title: "a NodePort with externalTrafficPolicy: Local is forwarded to other nodes' pods, and their replies are lost",
-			Issue: upstream + "/issues/66062", Fix: upstream + "/pull/66064", Affected: "kube-proxy up to v1.11.2 in mode ipvs", Fixed: "v1.12.0 (#66064)",
+			Issue: upstream + "/issues/66062", Fix: upstream + "/pull/66064", Affected: "kube-proxy up to v1.11.3 in mode ipvs", Fixed: "v1.11.4, v1.12.0 (#66064)",
 			Modes: []string{ipvs}, Look: look,
 			Bad: Specimen{Subject: "kube-proxy@v1.11.2/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.11.10/ipvs"},
 			Scenario: "policy", Set: toLocalByNodePort, Signature: changed,
@@ -52,7 +52,7 @@ func policies() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-121909", Title: "an external IP of a Service with externalTrafficPolicy: Local is refused, although the node has a pod",
-			Issue: upstream + "/issues/121909", Fix: upstream + "/pull/121919", Affected: "kube-proxy v1.26 to v1.29.0 in mode ipvs", Fixed: "v1.28.6, v1.29.1 (#121919)",
+			Issue: upstream + "/issues/121909", Fix: upstream + "/pull/121919", Affected: "kube-proxy v1.26, v1.27, v1.28.0 to v1.28.5 and v1.29.0 in mode ipvs", Fixed: "v1.28.6, v1.29.1, v1.30.0 (#121919)",
 			Modes: []string{ipvs},
 			Look:  "From the change of externalTrafficPolicy on connections to the external IP are refused, although the node has a ready pod.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.29.0/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.29.15/ipvs"},
@@ -60,7 +60,7 @@ func policies() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-132456", Title: "in mode nftables a node is not served at the load balancer's address when it has no pod",
-			Issue: upstream + "/pull/132456", Fix: upstream + "/pull/132456", Affected: "kube-proxy up to v1.33.5 in mode nftables", Fixed: "v1.33.6, v1.34.0 (#132456)",
+			Issue: upstream + "/issues/131765", Fix: upstream + "/pull/132456", Affected: "kube-proxy up to v1.33.5 in mode nftables", Fixed: "v1.33.6, v1.34.0 (#132456)",
 			Modes: []string{nftables},
 			Look:  "From the change of externalTrafficPolicy on the node's own connections time out, although a pod on another node is ready.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.32.11/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.33.6/nftables"},
@@ -85,15 +85,16 @@ func policies() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-110208", Title: "pods whose node is in the field deprecatedTopology are not local to any node",
-			Issue: upstream + "/issues/110208", Fix: upstream + "/pull/110245", Affected: "kube-proxy v1.22.0 to v1.22.10", Fixed: "v1.22.11 (#110245)",
-			Look: "All nodes lose connections of a Service with externalTrafficPolicy: Local from the new EndpointSlice on. They fail their health checks, and the load balancer removes them.",
-			Bad:  Specimen{Subject: "kube-proxy@v1.22.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.22.17/iptables"},
+			Issue: upstream + "/issues/110208", Fix: upstream + "/pull/110245", Fixed: "v1.22.11 (#110245)",
+			Affected: "kube-proxy v1.22.0 to v1.22.10; later minors do not read the field either, because no supported upgrade leaves it",
+			Look:     "All nodes lose connections of a Service with externalTrafficPolicy: Local from the new EndpointSlice on. They fail their health checks, and the load balancer removes them.",
+			Bad:      Specimen{Subject: "kube-proxy@v1.22.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.22.17/iptables"},
 			Signature: pattern{occasions: atSteps("object apply EndpointSlice/default/web-1"), name: "EndpointSlices without nodeName", protocol: record.ProtocolNew,
 				within: 20 * time.Second, least: 45 * time.Second, toEnd: true}.search, // from the removal of the last node on
 		}),
 		withTimeline(Entry{
 			ID: "k8s-122614", Title: "a change of loadBalancerSourceRanges has no effect: a client that is not allowed is served",
-			Issue: upstream + "/issues/122614", Affected: "kube-proxy v1.29 in mode nftables", Fixed: "v1.30.0", Modes: []string{nftables},
+			Issue: upstream + "/pull/122614", Fix: upstream + "/pull/122614", Affected: "kube-proxy v1.29 in mode nftables", Fixed: "v1.30.0 (#122614)", Modes: []string{nftables},
 			Look: "Lane tcp-new loses nothing after the change. It should lose everything, because the client's address is in no range.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.29.15/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.30.14/nftables"},
 			Signature: answering{occasions: atSteps("object patch Service/default/web"), name: "changes of loadBalancerSourceRanges", protocol: record.ProtocolNew,

@@ -12,7 +12,7 @@ func stalledSyncs() []Entry {
 		withTimeline(Entry{
 			ID: "k8s-134147", Title: "an emptied IPVS table is not repaired: the node refuses all connections",
 			Issue: upstream + "/issues/134147", Fix: upstream + "/pull/135631",
-			Affected: "kube-proxy v1.34.0 to v1.34.3 and v1.35.0 in mode ipvs", Fixed: "v1.34.4, v1.35.1 (#135631)", Modes: []string{ipvs},
+			Affected: "kube-proxy v1.34.0 to v1.34.3 and v1.35.0 in mode ipvs", Fixed: "v1.34.4, v1.35.1, v1.36.0 (#135631)", Modes: []string{ipvs},
 			Look: "The node whose table was emptied refuses connections to the end of the run. With the fix the periodic sync repairs it within 30 s.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.34.3/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.34.4/ipvs"},
 			Signature: pattern{occasions: atSteps("proxy flush "), name: "flushes", protocol: record.ProtocolNew, onNode: true, classes: refusing,
@@ -20,7 +20,7 @@ func stalledSyncs() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-139516", Title: "a Service with long names stops all updates: each later rollout is lost",
-			Issue: upstream + "/issues/139516", Affected: "kube-proxy v1.36.3 in mode nftables", Fixed: "v1.37", Modes: []string{nftables},
+			Issue: upstream + "/pull/139516", Fix: upstream + "/pull/139516", Affected: "kube-proxy v1.29 to v1.36 in mode nftables", Fixed: "v1.37 (#139516)", Modes: []string{nftables},
 			Look: "All nodes lose connections from the end of the old pod on, until their health checks fail. The proxy's log has the refused transaction.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.36.3/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
 			// After about a minute the proxies' health checks fail, and the load balancer removes the nodes.
@@ -56,7 +56,7 @@ func stalledSyncs() []Entry {
 		},
 		withTimeline(Entry{
 			ID: "k8s-111661", Title: "a node whose proxy cannot sync answers health checks, and stays in the load balancer",
-			Issue: upstream + "/issues/111661", Fix: upstream + "/pull/115825", Affected: "kube-proxy up to v1.26 in mode iptables", Fixed: "v1.27.0 (#115825)",
+			Issue: upstream + "/issues/115825", Fix: upstream + "/pull/111661", Affected: "kube-proxy up to v1.26 in mode iptables", Fixed: "v1.27.0 (#111661)",
 			Modes: []string{iptables},
 			Look:  "The path over node-1 loses connections to the end of the run. With the fix the load balancer removes the node after about a minute.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.26.15/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.27.16/iptables"},
@@ -81,7 +81,7 @@ func stalledSyncs() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-59976", Title: "all nodes answer ARP requests for a load balancer's address",
-			Issue: upstream + "/issues/59976", Affected: "kube-proxy in mode ipvs; seen up to v1.37.1", Fixed: notFixed + "; --ipvs-strict-arp (v1.14) avoids it",
+			Issue: upstream + "/issues/59976", Affected: "kube-proxy in mode ipvs; seen up to v1.37.1", Fixed: notFixed + "; --ipvs-strict-arp (v1.13.6, v1.14.2) avoids it",
 			Modes: []string{ipvs},
 			Look:  "The report's events tell which nodes answer. On a network where a host finds load balancers by ARP, its packets go to whichever node answers first.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.37.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/ipvs?ipvs-strict-arp=true"},
