@@ -77,8 +77,14 @@ func (w *World) churn(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	if err := w.Clock.Sleep(ctx, failsWithin); err != nil || w.Prober.Failures() == 0 {
+		return err
+	}
+	return w.restartAfterFailure(ctx)
 }
+
+// failsWithin is the time in which an attempt of the last rollout fails.
+const failsWithin = 10 * time.Second
 
 // createBusyService creates the Service whose endpoints change.
 func (w *World) createBusyService(ctx context.Context, busy *endpointRing) error {

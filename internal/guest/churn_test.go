@@ -41,13 +41,13 @@ func (o *openings) hold(context.Context, string) (io.Closer, error) { o.opened++
 func (o *openings) Close() error                                    { o.closed++; return nil }
 
 // churned runs three minutes of churn on two nodes, with a rollout after each.
-func churned(t *testing.T, failures int) (s *stage, proxies *restarts, open *openings) {
+func churned(t *testing.T, failures func(s *stage) int) (s *stage, proxies *restarts, open *openings) {
 	t.Helper()
 	s = newStage(t, "churn", map[string]string{"for": "3m", "ports": "4", "rolloutEvery": "1"})
 	proxies, open = &restarts{}, &openings{}
 	s.world.Site.OfferProxies(proxies)
 	s.hold = open.hold
-	s.failures = func() int { return failures }
+	s.failures = func() int { return failures(s) }
 	if err := scenarios.Run(context.Background(), find(t, "churn"), &s.world); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func (s *stage) ends(prefix string) (at []time.Duration) {
 
 func TestChurnChangesEndpointsAtEachFullMinuteWhileAPodDrains(t *testing.T) {
 	t.Parallel()
-	s, proxies, open := churned(t, 0)
+	s, proxies, open := churned(t, func(*stage) int { return 0 })
 	if n := len(s.ends("rollout ")); n < 3 || len(proxies.nodes) != 0 {
 		t.Errorf("%d rollouts, restarts of %v; want three and none when nothing is lost", n, proxies.nodes)
 	}
@@ -99,7 +99,7 @@ func TestChurnChangesEndpointsAtEachFullMinuteWhileAPodDrains(t *testing.T) {
 
 func TestChurnRestartsTheProxiesWhenConnectionsAreLost(t *testing.T) {
 	t.Parallel()
-	s, proxies, _ := churned(t, 1)
+	s, proxies, _ := churned(t, func(*stage) int { return 1 })
 	if churns := s.ends("churn "); len(churns) != 1 {
 		t.Errorf("the churn went on for %d minutes", len(churns))
 	}
@@ -116,5 +116,16 @@ func TestChurnRestartsTheProxiesWhenConnectionsAreLost(t *testing.T) {
 	})
 	if quiet < 0 || s.events[quiet].At != watch[0] {
 		t.Error("nothing says how long the log of the proxy had had no line")
+	}
+}
+
+// A freeze may be seen in the last rollout alone, after which no minute of churn follows.
+func TestChurnRestartsTheProxiesAfterTheLastRollout(t *testing.T) {
+	t.Parallel()
+	s, _, _ := churned(t, func(*stage) int { return 0 })
+	rollouts := len(s.ends("rollout "))
+	s, proxies, _ := churned(t, func(s *stage) int { return len(s.ends("rollout ")) / rollouts })
+	if n := len(s.ends("rollout ")); n != rollouts || len(proxies.nodes) != 2 {
+		t.Errorf("%d of %d rollouts, and restarts of %v", n, rollouts, proxies.nodes)
 	}
 }

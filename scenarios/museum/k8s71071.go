@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 )
 
@@ -62,10 +63,33 @@ func proxyFroze(r *Record) Finding {
 	switch {
 	case len(seen) > 0:
 		return Finding{Seen, seen}
+	case r.unresolved() != "":
+		return cannotTell("%s, and its proxy was not restarted, so that it may be frozen", r.unresolved())
 	case churns < minChurn:
 		return cannotTell("endpoints were churned %d times, which is too little to trigger the bug for certain", churns)
 	}
 	return Finding{NotSeen, []string{fmt.Sprintf("endpoints were churned %d times, with %d rollouts, and no node dropped connections until its proxy was restarted", churns, len(rollouts))}}
+}
+
+// unresolved tells which node lost connections to the end of the run, or whose proxy did not follow the last check, without a restart that
+// shows whether the proxy was frozen; empty for none.
+func (r *Record) unresolved() string {
+	for _, node := range r.nodes() {
+		for _, o := range r.outagesOn(node) {
+			if _, restart := r.lastRestart(node); restart == 0 && fromSeconds(o.To) >= r.end()-endWithin {
+				return fmt.Sprintf("%s dropped connections from %.1f s on to the end of the run", node, o.From)
+			}
+		}
+	}
+	if r.Report.Recovery == nil {
+		return ""
+	}
+	for _, n := range r.Report.Recovery.Nodes {
+		if _, restart := r.lastRestart(n.Node); restart == 0 && n.State == analysis.RecoveryFailed {
+			return "the proxy of " + n.Node + " did not follow the last change"
+		}
+	}
+	return ""
 }
 
 // countChurn returns the ends of the scenario's rollouts, and the number of its churn steps.

@@ -38,23 +38,24 @@ func TestK8s71071(t *testing.T) {
 		want   Answer
 		reason string
 	}{
-		"the bug":                  {churned(40, quiet, lost("node-1", rolledOutAt, restartAt+ms(500))), Seen, "node-1 dropped connections for 130 s"},
-		"the bug early":            {churned(1, quiet, lost("node-1", rolledOutAt, restartAt+ms(500))), Seen, "log had no line for 150 s"},
-		"nothing lost":             {churned(40, quiet), NotSeen, "churned 40 times, with 1 rollouts"},
-		"lost until the next sync": {churned(40, quiet, lost("node-1", rolledOutAt, rolledOutAt+ms(30_000))), NotSeen, ""},
-		"not ended by the restart": {churned(40, quiet, lost("node-1", rolledOutAt, ms(199_000))), NotSeen, ""},
-		"ended long before":        {churned(40, quiet, lost("node-1", rolledOutAt, restartAt-ms(20_000))), NotSeen, ""},
-		"lost by the restart":      {churned(40, quiet, lost("node-1", restartAt+ms(100), restartAt+ms(2000))), NotSeen, ""},
-		"another node":             {churned(40, quiet, lost("node-2", rolledOutAt, restartAt+ms(500))), NotSeen, ""},
-		"log lines meanwhile":      {churned(40, ms(40_000), lost("node-1", rolledOutAt, restartAt+ms(500))), NotSeen, ""},
-		"too little churn":         {churned(5, quiet), CannotTell, "endpoints were churned 5 times"},
-		"no rollout":               {without(churned(40, quiet), record.KindRollout), CannotTell, "no rollout"},
-		"another traffic policy":   {with(churned(40, quiet), "trafficPolicy", "Local"), CannotTell, "needs trafficPolicy=Cluster"},
-		"another checkFall":        {with(churned(40, quiet), "checkFall", "3"), CannotTell, "needs checkFall=100"},
-		"another scenario":         {as(churned(40, quiet), "soak"), CannotTell, "needs churn"},
-		"no proof":                 {unproved(churned(40, quiet)), CannotTell, "invalid"},
-		"no proxy was restarted":   {without(churned(40, quiet, lost("node-1", rolledOutAt, ms(160_000))), record.KindLog), NotSeen, ""},
-		"no restart and no end":    {without(churned(40, quiet, lost("node-1", rolledOutAt, ms(199_000))), record.KindLog), NotSeen, ""},
+		"the bug":                      {churned(40, quiet, lost("node-1", rolledOutAt, restartAt+ms(500))), Seen, "node-1 dropped connections for 130 s"},
+		"the bug early":                {churned(1, quiet, lost("node-1", rolledOutAt, restartAt+ms(500))), Seen, "log had no line for 150 s"},
+		"nothing lost":                 {churned(40, quiet), NotSeen, "churned 40 times, with 1 rollouts"},
+		"lost until the next sync":     {churned(40, quiet, lost("node-1", rolledOutAt, rolledOutAt+ms(30_000))), NotSeen, ""},
+		"not ended by the restart":     {churned(40, quiet, lost("node-1", rolledOutAt, ms(199_000))), NotSeen, ""},
+		"ended long before":            {churned(40, quiet, lost("node-1", rolledOutAt, restartAt-ms(20_000))), NotSeen, ""},
+		"lost by the restart":          {churned(40, quiet, lost("node-1", restartAt+ms(100), restartAt+ms(2000))), NotSeen, ""},
+		"another node":                 {churned(40, quiet, lost("node-2", rolledOutAt, restartAt+ms(500))), NotSeen, ""},
+		"log lines meanwhile":          {churned(40, ms(40_000), lost("node-1", rolledOutAt, restartAt+ms(500))), NotSeen, ""},
+		"too little churn":             {churned(5, quiet), CannotTell, "endpoints were churned 5 times"},
+		"no rollout":                   {without(churned(40, quiet), record.KindRollout), CannotTell, "no rollout"},
+		"another traffic policy":       {with(churned(40, quiet), "trafficPolicy", "Local"), CannotTell, "needs trafficPolicy=Cluster"},
+		"another checkFall":            {with(churned(40, quiet), "checkFall", "3"), CannotTell, "needs checkFall=100"},
+		"another scenario":             {as(churned(40, quiet), "soak"), CannotTell, "needs churn"},
+		"no proof":                     {unproved(churned(40, quiet)), CannotTell, "invalid"},
+		"no proxy was restarted":       {without(churned(40, quiet, lost("node-1", rolledOutAt, ms(160_000))), record.KindLog), NotSeen, ""},
+		"no restart and no end":        {without(churned(40, quiet, lost("node-1", rolledOutAt, ms(199_000))), record.KindLog), CannotTell, "was not restarted"},
+		"the last change not followed": {unfollowed(churned(40, quiet)), CannotTell, "did not follow the last change"},
 	} {
 		f := k8s71071().Judge(c.run.record(t))
 		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.reason) {
@@ -66,5 +67,12 @@ func TestK8s71071(t *testing.T) {
 // without removes the events of a kind.
 func without(s *fakeRun, kind record.Kind) *fakeRun {
 	s.events = slices.DeleteFunc(s.events, func(e record.Event) bool { return e.Kind() == kind })
+	return s
+}
+
+// unfollowed is a run without a restart in which the proxy of node-1 did not follow the check at the end.
+func unfollowed(s *fakeRun) *fakeRun {
+	without(s, record.KindLog)
+	s.event(s.end-time.Second, "node-1", "recovery", record.Recovery{State: record.RecoveryFailed, Change: record.RecoveryAdded})
 	return s
 }
