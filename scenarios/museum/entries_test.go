@@ -177,7 +177,7 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-97824", bug: func(s *fakeRun, shift int) {
 			lose(s, firewalled+20_000+shift, 10*whole, record.ConnectTimeout, both...)
 		}},
-		{id: "k8s-110208", bug: func(s *fakeRun, shift int) { lose(s, old+15_000+shift, 10*whole, record.ConnectTimeout, both...) }},
+		{id: "k8s-110208", setUp: func(s *fakeRun) { s.pod(ms(500), "web-2", "node-2", "ready") }, bug: func(s *fakeRun, shift int) { lose(s, old+15_000+shift, 10*whole, record.ConnectTimeout, both...) }},
 		{id: "k8s-68194", bug: func(s *fakeRun, shift int) { lose(s, forwards+200+shift, 10*whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-103857", bug: losesFlow(emptied + 200), good: steadyFlow},
 		{id: "k8s-112604", setUp: exits(rolled+20_000, rolled+30_000), bug: func(s *fakeRun, shift int) {
@@ -339,6 +339,23 @@ func TestFewAttemptsTellNothingOfAShortLoss(t *testing.T) {
 		f := c.judge(t, func(s *fakeRun) { s.every = 50 * time.Millisecond })
 		if f.Answer != CannotTell || !strings.Contains(f.Reasons[0], "could not have detected") {
 			t.Errorf("%s: %s: %q", c.id, f.Answer, f.Reasons)
+		}
+	}
+}
+
+// A timeline that names addresses of pods shows nothing where the run's pods have others.
+func TestTimelinesNameTheRunsPods(t *testing.T) {
+	for _, id := range []string{"k8s-110208", "k8s-135266"} {
+		e, s := simulated(t, id)
+		s.pod(ms(600), "web-1", "node-1", "exited")
+		s.pod(ms(700), "web-3", "node-3", "ready")
+		if f := e.Judge(s.record(t)); f.Answer != CannotTell || !strings.Contains(strings.Join(f.Reasons, ""), "names the pod 10.244.1.2") {
+			t.Errorf("%s: %s: %q", id, f.Answer, f.Reasons)
+		}
+	}
+	for _, e := range All() {
+		if text, err := e.Text(); err == nil && strings.Contains(text, `"10.244.`) && e.ID != "k8s-110208" && e.ID != "k8s-135266" {
+			t.Errorf("%s names addresses of pods, which its signature does not check", e.ID)
 		}
 	}
 }

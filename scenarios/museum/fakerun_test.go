@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func (s *fakeRun) event(at time.Duration, node, object string, body record.Body)
 
 // pod adds the events of a pod's new state and of its endpoint.
 func (s *fakeRun) pod(at time.Duration, pod, node, state string) {
-	s.event(at, node, pod, record.Pod{Pod: pod, Node: node, State: state})
+	s.event(at, node, pod, record.Pod{Pod: pod, Node: node, State: state, IP: "10.244." + strings.TrimPrefix(node, "node-") + ".2"})
 	if endpoint := map[string]string{"ready": "ready", "terminating": "serving-terminating", "removed": "removed"}[state]; endpoint != "" {
 		s.event(at+10*time.Millisecond, node, pod, record.Endpoint{Service: "web", Pod: pod, State: endpoint})
 	}

@@ -2,7 +2,9 @@ package museum
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hitless/hitless/analysis"
@@ -131,6 +133,36 @@ func (r *Record) measures(service string) bool {
 func (r *Record) detects(loss time.Duration) bool {
 	floor := r.Report.DetectionFloor
 	return floor.Ms != nil && *floor.Ms <= millis(loss) && (floor.NodeMs == nil || *floor.NodeMs <= millis(loss))
+}
+
+// readyAt returns the nodes of the measured workload's pods that are ready at a time, by address.
+func (r *Record) readyAt(at time.Duration) map[string]string {
+	nodes := map[string]string{}
+	for _, e := range r.Events {
+		switch b, is := e.Body.(record.Pod); {
+		case !is || e.At > at || !strings.HasPrefix(b.Pod, "web-"):
+		case b.State == "ready":
+			nodes[b.IP] = b.Node
+		default:
+			delete(nodes, b.IP)
+		}
+	}
+	return nodes
+}
+
+// namesPods is a signature that tells nothing of a run in which the step of a timeline does not name the run's pods: address to node.
+func namesPods(step string, pods map[string]string, signature func(*Record) Finding) func(*Record) Finding {
+	return func(r *Record) Finding {
+		for _, s := range r.steps(step) {
+			ready := r.readyAt(s.begin)
+			for _, address := range slices.Sorted(maps.Keys(pods)) {
+				if ready[address] != pods[address] {
+					return cannotTell("step %q names the pod %s of %s; ready pods were at %v", s.name, address, pods[address], ready)
+				}
+			}
+		}
+		return signature(r)
+	}
 }
 
 // open reports whether a pod had an open connection that got a reply before the scenario.

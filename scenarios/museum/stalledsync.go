@@ -8,6 +8,7 @@ import (
 
 // stalledSyncs are bugs after which a proxy no longer follows the Service, or follows the wrong endpoint.
 func stalledSyncs() []Entry {
+	const staleSlice = "object apply EndpointSlice/default/web-old"
 	return []Entry{
 		withTimeline(Entry{
 			ID: "k8s-134147", Title: "an emptied IPVS table is not repaired: the node refuses all connections",
@@ -31,8 +32,8 @@ func stalledSyncs() []Entry {
 			Issue: upstream + "/issues/135266", Fix: upstream + "/pull/135593", Affected: "kube-proxy up to v1.35", Fixed: "v1.36.0 (#135593)",
 			Look: "Nodes refuse connections while the stale EndpointSlice exists, although the pod is ready.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.35.4/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.36.0/iptables"},
-			Signature: pattern{occasions: atSteps("object apply EndpointSlice/default/web-old"), name: "stale EndpointSlices", protocol: record.ProtocolNew,
-				classes: refusing, least: minLasting, toEnd: true}.search,
+			Signature: namesPods(staleSlice, map[string]string{"10.244.1.2": "node-1"}, pattern{occasions: atSteps(staleSlice), name: "stale EndpointSlices",
+				protocol: record.ProtocolNew, classes: refusing, least: minLasting, toEnd: true}.search),
 		}),
 		withTimeline(Entry{
 			ID: "k8s-75290", Title: "a Service with another node's address as its external IP cuts that node off",
