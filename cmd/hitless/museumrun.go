@@ -238,9 +238,11 @@ func museumBisectCommand() *cobra.Command {
 	var set, versions []string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "bisect ID", Short: "Find the oldest and the newest version of kube-proxy with a bug", Args: cobra.ExactArgs(1),
-		Long: `Find the oldest and the newest of some versions of kube-proxy with a bug, in the mode in which the museum has it. Versions with the bug are
-assumed to follow each other without a gap, so that n versions need about 2·log2(n) runs. Each version is built when it is needed.
+		Use: "bisect ID", Short: "Find the versions of kube-proxy with a bug, in each release branch", Args: cobra.ExactArgs(1),
+		Long: `Find the oldest and the newest of some versions of kube-proxy with a bug in each release branch, such as v1.12, in the mode in which the museum
+has it. Fixes are picked into each branch at another time. Within a branch versions with the bug are assumed to follow each other without a gap, and
+to include its oldest or newest given version, or the museum's own, so that n versions of a branch need about log2(n) runs. Each version is built
+when it is needed.
 
 Exit codes: 0 found, 1 the bug is not seen in the version that the museum names, 2 wrong usage or environment, 3 a run cannot tell,
 130 interrupted.`,

@@ -16,29 +16,50 @@ import (
 
 // Affected tells which versions of kube-proxy have a bug, as far as they were run.
 type Affected struct {
-	ID     string      `json:"id"`
-	Mode   string      `json:"mode"`
-	First  string      `json:"first"`  // oldest version with the bug
-	Last   string      `json:"last"`   // newest version with the bug
-	Before string      `json:"before"` // next older version, without the bug; empty if First is the oldest that was given
-	After  string      `json:"after"`  // next newer version, without the bug; empty if Last is the newest that was given
-	Runs   []BugResult `json:"runs"`   // in the order in which they were made
+	ID       string      `json:"id"`
+	Mode     string      `json:"mode"`
+	First    string      `json:"first"`    // oldest version with the bug
+	Last     string      `json:"last"`     // newest version with the bug; versions in between can be without it
+	Before   string      `json:"before"`   // next older version, without the bug; empty if First is the oldest that was given
+	After    string      `json:"after"`    // next newer version, without the bug; empty if Last is the newest that was given
+	Branches []Branch    `json:"branches"` // from old to new
+	Runs     []BugResult `json:"runs"`     // in the order in which they were made
+}
+
+// Branch tells which of the given versions of one release branch have a bug. Fixes are picked into each branch at another time.
+type Branch struct {
+	Name    string   `json:"name"`    // such as v1.12
+	First   string   `json:"first"`   // oldest version of the branch with the bug; empty for none
+	Last    string   `json:"last"`    // newest version of the branch with the bug; those in between were not all run
+	Without []string `json:"without"` // versions of the branch that were run and do not have it, from old to new
+
+	before, after string // next to First and Last, without the bug; empty for none
+	oldest        string // of the given versions
 }
 
 // Text is the result as a sentence.
 func (a Affected) Text() string {
-	text := fmt.Sprintf("%s is seen in kube-proxy %s to %s in mode %s", a.ID, a.First, a.Last, a.Mode)
-	switch {
-	case a.Before != "" && a.After != "":
-		return text + fmt.Sprintf("; not in %s and %s", a.Before, a.After)
-	case a.Before+a.After != "":
-		return text + "; not in " + a.Before + a.After
+	var with, without []string
+	for _, b := range a.Branches {
+		without = append(without, b.Without...)
+		switch b.First {
+		case "":
+		case b.Last:
+			with = append(with, b.First)
+		default:
+			with = append(with, b.First+" to "+b.Last)
+		}
 	}
-	return text + ", the oldest and the newest that were given"
+	text := fmt.Sprintf("%s is seen in kube-proxy %s in mode %s", a.ID, strings.Join(with, ", "), a.Mode)
+	if len(without) > 0 {
+		return text + "; not in " + strings.Join(without, ", ")
+	}
+	return text + "; no version without it was given"
 }
 
-// Bisect searches for the oldest and the newest of some versions of kube-proxy with a bug. It begins with the version that the museum names, and
-// assumes that the versions with the bug follow each other without a gap. A run that cannot tell is an InvalidError.
+// Bisect searches each release branch of some versions of kube-proxy for the oldest and the newest version with a bug. It begins with the
+// version that the museum names. It assumes that the versions of a branch with the bug follow each other without a gap, and that they include
+// the oldest or the newest of the branch, or the version that the museum names. A run that cannot tell is an InvalidError.
 func Bisect(ctx context.Context, o Options, e museum.Entry, versions []string, done func(BugResult)) (Affected, error) {
 	bad, err := subject.Read(ctx, e.Bad.Subject)
 	if err != nil {
@@ -76,41 +97,102 @@ func specOf(version string, s subject.Spec) subject.Spec {
 
 // search sets the fields of versions. One version is known to have the bug, which is checked first.
 func (a *Affected) search(versions []string, known string, see func(version string) (bool, error)) error {
-	if !slices.Contains(versions, known) {
-		versions = append(versions, known)
-	}
-	versions = slices.Compact(slices.SortedFunc(slices.Values(versions), semver.Compare))
-	start := slices.Index(versions, known)
+	versions = slices.Compact(slices.SortedFunc(slices.Values(append(slices.Clone(versions), known)), semver.Compare))
+	asked := map[string]bool{}
+	see = once(see, asked)
 	switch seen, err := see(known); {
 	case err != nil:
 		return err
 	case !seen:
 		return fmt.Errorf("%s is not seen in %s, which has it: another seed may show it", a.ID, known)
 	}
-	a.First, a.Last = known, known
-	newer := versions[start+1:]
-	n, err := affected(newer, see)
-	if err != nil {
-		return err
+	for len(versions) > 0 {
+		name := semver.MajorMinor(versions[0])
+		n := len(versions)
+		if next := slices.IndexFunc(versions, func(v string) bool { return semver.MajorMinor(v) != name }); next >= 0 {
+			n = next
+		}
+		b := Branch{Name: name, oldest: versions[0], Without: []string{}}
+		if err := b.search(versions[:n], known, see); err != nil {
+			return err
+		}
+		for _, v := range versions[:n] {
+			if seen, asked := asked[v]; asked && !seen {
+				b.Without = append(b.Without, v)
+			}
+		}
+		a.add(b, versions[n-1])
+		versions = versions[n:]
 	}
-	if n > 0 {
-		a.Last = newer[n-1]
+	return nil
+}
+
+// add adds the next newer branch. The newest of its versions can be the neighbour of a later one with the bug.
+func (a *Affected) add(b Branch, newest string) {
+	a.Branches = append(a.Branches, b)
+	switch {
+	case b.First == "" && a.First == "":
+		a.Before = newest
+	case b.First == "" && a.After == "":
+		a.After = b.oldest
+	case b.First != "":
+		if a.First == "" {
+			a.First, a.Before = b.First, cmp.Or(b.before, a.Before)
+		}
+		a.Last, a.After = b.Last, b.after
 	}
-	if n < len(newer) {
-		a.After = newer[n]
+}
+
+// search searches the versions of the branch, from old to new.
+func (b *Branch) search(versions []string, known string, see func(version string) (bool, error)) error {
+	start := slices.Index(versions, known)
+	for _, i := range []int{len(versions) - 1, 0} {
+		if start >= 0 {
+			break
+		}
+		switch seen, err := see(versions[i]); {
+		case err != nil:
+			return err
+		case seen:
+			start = i
+		}
+	}
+	if start < 0 {
+		return nil
 	}
 	older := slices.Clone(versions[:start])
 	slices.Reverse(older)
-	if n, err = affected(older, see); err != nil {
-		return err
+	var err error
+	if b.Last, b.after, err = reach(versions[start], versions[start+1:], see); err == nil {
+		b.First, b.before, err = reach(versions[start], older, see)
 	}
-	if n > 0 {
-		a.First = older[n-1]
+	return err
+}
+
+// reach returns the last of the versions with the bug, from one that has it on, and the next one, which does not; empty if all have it.
+func reach(from string, versions []string, see func(version string) (bool, error)) (last, next string, err error) {
+	n, err := affected(versions, see)
+	if last = from; n > 0 {
+		last = versions[n-1]
 	}
-	if n < len(older) {
-		a.Before = older[n]
+	if n < len(versions) {
+		next = versions[n]
 	}
-	return nil
+	return last, next, err
+}
+
+// once asks about each version once, and keeps the answers.
+func once(see func(version string) (bool, error), known map[string]bool) func(version string) (bool, error) {
+	return func(version string) (bool, error) {
+		if seen, asked := known[version]; asked {
+			return seen, nil
+		}
+		seen, err := see(version)
+		if err == nil {
+			known[version] = seen
+		}
+		return seen, err
+	}
 }
 
 // affected returns how many of the first versions have the bug; none after the first without it has.
