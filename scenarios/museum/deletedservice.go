@@ -32,7 +32,8 @@ func deletedServices() []Entry {
 		},
 		withTimeline(Entry{
 			ID: "k8s-141371", Title: "a UDP flow to a deleted Service is still answered",
-			Issue: upstream + "/issues/141371", Affected: "kube-proxy v1.32 and later in modes iptables and nftables", Fixed: notFixed + " in v1.37",
+			Issue: upstream + "/pull/141371", Fix: upstream + "/pull/141371", Affected: "kube-proxy v1.32 and later in modes iptables and nftables",
+			Fixed: notFixed + " in v1.37; #141371 is merged for a later minor",
 			Modes: []string{iptables, nftables},
 			Look:  "Lane udp-sticky loses nothing after the deletion, and lane tcp-new loses everything. Both should lose everything.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.37.1/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.31.14/iptables"},
