@@ -29,7 +29,7 @@ func stalledSyncs() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-135266", Title: "a stale endpoint with the address of a ready pod hides the pod",
-			Issue: upstream + "/issues/135266", Fix: upstream + "/pull/135593", Affected: "kube-proxy up to v1.35", Fixed: "v1.36.0 (#135593)",
+			Issue: upstream + "/issues/135266", Fix: upstream + "/pull/135593", Affected: "kube-proxy v1.21 to v1.35", Fixed: "v1.36.0 (#135593)",
 			Look: "Nodes refuse connections while the stale EndpointSlice exists, although the pod is ready.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.35.4/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.36.0/iptables"},
 			Signature: namesPods(staleSlice, map[string]string{"10.244.1.2": "node-1"}, pattern{occasions: atSteps(staleSlice), name: "stale EndpointSlices",
