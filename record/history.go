@@ -103,34 +103,6 @@ func OpenUnsealed(dir string) (*History, error) {
 	return h, h.readRun()
 }
 
-// historyAt returns the history in a folder, before anything of it is read.
-func historyAt(dir string) (*History, error) {
-	history, folder, err := locate(dir)
-	if err != nil {
-		return nil, err
-	}
-	return &History{dir: history, folder: folder, files: os.DirFS(history)}, nil
-}
-
-// locate returns the folder of a history, and the one of its run: it holds the seal and the folder `history`.
-func locate(dir string) (history, folder string, err error) {
-	full, err := filepath.Abs(dir)
-	if err != nil {
-		return "", "", fmt.Errorf("opening the history in %s: %w", dir, err)
-	}
-	exists := func(words ...string) bool {
-		_, err := os.Lstat(filepath.Join(words...))
-		return err == nil
-	}
-	switch named := filepath.Base(full) == HistoryDir; {
-	case exists(dir, SealFile), !exists(dir, RunFile) && !(named && exists(filepath.Dir(full), SealFile)):
-		return filepath.Join(dir, HistoryDir), dir, nil
-	case named:
-		return dir, filepath.Dir(full), nil
-	}
-	return dir, "", nil
-}
-
 // open reads the seal in the folder of the run, and the head of the record.
 func (h *History) open(folder fs.FS, key ed25519.PublicKey) (err error) {
 	var seal *Seal
@@ -188,8 +160,11 @@ func ReadFile(files fs.FS, name string) ([]byte, error) {
 
 func (h *History) readRun() error {
 	data, err := fs.ReadFile(h.files, RunFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h.noRecord(err)
+	}
 	if err != nil {
-		return fmt.Errorf("opening the history in %s: %w (a run writes it to --out)", h.dir, err)
+		return fmt.Errorf("opening the history in %s: %w", h.dir, err)
 	}
 	if err := json.Unmarshal(data, &h.Run); err != nil {
 		return fmt.Errorf("reading %s: %w (it is damaged: copy the folder again, or repeat the run)", filepath.Join(h.dir, RunFile), err)
@@ -221,27 +196,6 @@ func (h *History) Distrust() string {
 
 // Dir is the history folder.
 func (h *History) Dir() string { return h.dir }
-
-// FolderOf is the folder of a run, by that folder or its sub-folder `history`. A folder that is not there, or a history that stands alone,
-// is an error.
-func FolderOf(dir string) (string, error) {
-	if _, err := os.Stat(dir); err != nil {
-		return "", fmt.Errorf("opening the run: %w", err)
-	}
-	h, err := historyAt(dir)
-	if err != nil {
-		return "", err
-	}
-	return h.Folder()
-}
-
-// Folder is the folder of the run, which holds the reports. A history that stands alone has none, which is an error.
-func (h *History) Folder() (string, error) {
-	if h.folder == "" {
-		return "", fmt.Errorf("%s is the history of a run without the folder of the run: rename it to %s, and give the folder that holds it", h.dir, HistoryDir)
-	}
-	return h.folder, nil
-}
 
 func (h *History) folderOrDir() string { return cmp.Or(h.folder, h.dir) }
 

@@ -3,8 +3,6 @@ package main
 import (
 	"crypto/ed25519"
 	"errors"
-	"fmt"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -71,11 +69,8 @@ func budgetOfGate(cmd *cobra.Command, file string) (*budget.File, error) {
 
 func gateRun(cmd *cobra.Command, dir string, key ed25519.PublicKey, b *budget.File) error {
 	h, err := record.OpenSigned(dir, key)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("gating %s: it is neither the folder of a run nor that of a comparison (%s): %w", dir, compare.File, err)
-	}
 	if err != nil {
-		return err
+		return record.Nor(err, "a comparison ("+compare.File+")")
 	}
 	r, err := b.Judge(h)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
 	"github.com/hitless/hitless/reports/serve"
@@ -53,11 +53,12 @@ func pageIn(dir string) (string, error) {
 		}
 		if _, err := os.Stat(page); err == nil {
 			return page, nil
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("looking for a page in %s: %w", dir, err)
 		}
 	}
-	return "", fmt.Errorf("%s has neither %s nor %s: give the folder of a run; `hitless report %s` makes its page again", dir, reports.PageFile, compare.PageFile, dir)
+	if _, err := record.FolderOf(dir); err != nil {
+		return "", record.Nor(err, "a comparison ("+compare.PageFile+")")
+	}
+	return "", fmt.Errorf("%s has no %s; `hitless report %s` makes it again", dir, reports.PageFile, dir)
 }
 
 // openPage starts a browser and does not wait for its end.

@@ -49,7 +49,7 @@ func keepComparison(ctx context.Context, dir, file string) error {
 func keepRun(dir, file string) error {
 	f, err := reports.OpenRun(dir, nil)
 	if err != nil {
-		return fmt.Errorf("keeping %s: it has no comparison and no conformance report; as a run: %w", dir, err)
+		return record.Nor(err, "a comparison ("+compare.File+")", "a conformance suite ("+conformance.File+")")
 	}
 	if f.Report.Made, err = madeIn(dir); err != nil {
 		return err
