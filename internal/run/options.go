@@ -322,7 +322,11 @@ func (o *Options) checkNumbers() error {
 	case o.Kernel == "host" && o.Clock == "virtual":
 		return usagef("--kernel host --clock virtual: this machine's kernel has the real clock only; use --kernel vm, or leave --clock out")
 	}
-	if _, err := vm.ParseKernelChoice(o.GuestKernel); err != nil {
+	choice, err := vm.ParseKernelChoice(o.GuestKernel)
+	if err == nil {
+		err = choice.Check()
+	}
+	if err != nil {
 		return usagef("--guest-kernel: %w", err)
 	}
 	return nil

@@ -35,6 +35,7 @@ func TestBadInput(t *testing.T) {
 		"controlplane": {Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "k3s"}}, "kube or replay"},
 		"clock":        {Options{Scenario: "rollout", LabOptions: site.LabOptions{Clock: "fast"}}, "virtual"},
 		"guest kernel": {Options{Scenario: "rollout", LabOptions: site.LabOptions{GuestKernel: "debian-14"}}, "debian-13"},
+		"no kernel":    {Options{Scenario: "rollout", LabOptions: site.LabOptions{GuestKernel: t.TempDir()}}, "vmlinuz"},
 		"two kernels":  {Options{Scenario: "rollout", LabOptions: site.LabOptions{Kernel: "host", GuestKernel: "debian-13"}}, "leave one of them out"},
 		"kernel":       {Options{Scenario: "rollout", LabOptions: site.LabOptions{Kernel: "docker"}}, "auto, host or vm"},
 		"room": {Options{Scenario: "soak", Rate: 200, Set: map[string]string{"for": "100h", "lanes": "tcp-new,udp-fresh"}},

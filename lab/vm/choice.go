@@ -66,6 +66,24 @@ func ParseKernelChoice(text string) (c KernelChoice, err error) {
 	return KernelChoice{dir: text}, nil
 }
 
+// Check refuses a directory without a kernel. It reads little, so that it can come before anything is built.
+func (c KernelChoice) Check() error {
+	if c.dir == "" {
+		return nil
+	}
+	_, err := c.find()
+	return err
+}
+
+// find finds the kernel in the directory.
+func (c KernelChoice) find() (kernelFiles, error) {
+	found, err := findKernel(c.dir)
+	if err != nil {
+		return found, fmt.Errorf("the kernel in %s: %w", c.dir, err)
+	}
+	return found, nil
+}
+
 // Default reports whether this is DefaultKernel.
 func (c KernelChoice) Default() bool {
 	name, isName := c.name()
@@ -122,7 +140,10 @@ func FetchKernel(ctx context.Context, c KernelChoice, cacheDir string, progress 
 	case c.host:
 		k, err = fetchHost(ctx, cacheDir, progress)
 	case c.dir != "":
-		k, err = fetchDirectory(ctx, c.dir, cacheDir, progress)
+		var found kernelFiles
+		if found, err = c.find(); err == nil {
+			k, err = fetchFiles(ctx, found, cacheDir, progress)
+		}
 	case len(c.packages) > 0:
 		k, err = fetchPackages(ctx, c.packages, cacheDir, progress)
 	case c.suite.Name == "":
@@ -165,15 +186,7 @@ func fetchPackages(ctx context.Context, files []string, cacheDir string, progres
 	})
 }
 
-// fetchDirectory returns the kernel in a directory, as a copy that cannot change while a guest boots it.
-func fetchDirectory(ctx context.Context, dir, cacheDir string, progress func(string)) (Kernel, error) {
-	found, err := findKernel(dir)
-	if err != nil {
-		return Kernel{}, fmt.Errorf("the kernel in %s: %w", dir, err)
-	}
-	return fetchFiles(ctx, found, cacheDir, progress)
-}
-
+// fetchFiles returns the kernel in a directory, as a copy that cannot change while a guest boots it.
 func fetchFiles(ctx context.Context, found kernelFiles, cacheDir string, progress func(string)) (Kernel, error) {
 	files, err := found.list()
 	if err != nil {
