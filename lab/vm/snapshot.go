@@ -44,8 +44,7 @@ type snapshot struct {
 // openSnapshot opens the snapshot of a pause with the key; nil if there is none.
 func openSnapshot(dir string, at pause, key string) *snapshot {
 	stem := snapshotKinds[at].prefix + key
-	names, _ := filepath.Glob(filepath.Join(dir, stem+"-*"+snapshotSuffix))
-	for _, name := range names {
+	for _, name := range snapshotsOf(dir, stem) {
 		f, err := cache.TryHold(name)
 		if err != nil {
 			continue // pruned meanwhile
@@ -56,6 +55,12 @@ func openSnapshot(dir string, at pause, key string) *snapshot {
 		return s
 	}
 	return nil
+}
+
+// snapshotsOf are the files of the snapshots with a stem.
+func snapshotsOf(dir, stem string) []string {
+	names, _ := filepath.Glob(filepath.Join(dir, stem+"-*"+snapshotSuffix)) // the pattern is valid
+	return names
 }
 
 // verify returns an error if the content does not match the checksum. A guest from a damaged snapshot must not run.
@@ -109,8 +114,12 @@ func snapshotName(f io.ReaderAt, stem string) string {
 	return fmt.Sprintf("%s-%08x%s", stem, sum.Sum32(), snapshotSuffix)
 }
 
-// saveSnapshot saves the stopped guest as a file atomically.
+// saveSnapshot saves the stopped guest as a file atomically, unless a guest that booted at the same time has been saved meanwhile.
 func saveSnapshot(m *monitor, dir string, at pause, key string) error {
+	stem := snapshotKinds[at].prefix + key
+	if len(snapshotsOf(dir, stem)) > 0 {
+		return nil
+	}
 	f, err := cache.Create(dir)
 	if err != nil {
 		return fmt.Errorf("saving the guest: %w", err)
@@ -122,7 +131,7 @@ func saveSnapshot(m *monitor, dir string, at pause, key string) error {
 	if err := m.save(f.File); err != nil {
 		return fmt.Errorf("saving the guest: %w", err)
 	}
-	name := snapshotName(f.File, snapshotKinds[at].prefix+key)
+	name := snapshotName(f.File, stem)
 	if name == "" {
 		return fmt.Errorf("saving the guest: reading %s for its checksum failed", f.Name())
 	}

@@ -94,3 +94,15 @@ func TestMostRecentlyUsedSnapshotsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// Guests that boot at the same time are saved once. A monitor would be asked for the second one.
+func TestASavedGuestIsNotSavedAgain(t *testing.T) {
+	dir := t.TempDir()
+	name := saveFile(t, dir, "booted-one", "memory", time.Hour)
+	if err := saveSnapshot(nil, dir, atBooted, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || !exists(name) {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
