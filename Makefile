@@ -112,7 +112,7 @@ dataplanes: packages build ## compare six proxies, two versions of Cilium among 
 verify-runs: packages build ## verify runs of many scenarios with their packets, for docs/results/verified.md (an hour); committed runs are not run again; SUBSET=fault,scale
 	@hack/verify.sh
 
-museum: packages build ## run each bug of the museum against a version with it and one without, on SEEDS=4 seeds, for docs/results/museum.md (four hours after the builds); committed answers are not run again; SUBSET=k8s-134147
+museum: packages build ## run each bug of the museum against a version with it and one without, on SEEDS=4 seeds, for docs/results/museum.md (four hours after the builds); answers that tell something and are of the entry as it is now are not run again; SUBSET=k8s-134147
 	$(GO) run ./hack/museum
 	$(GO) run ./hack/docs
 

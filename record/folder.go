@@ -109,7 +109,7 @@ func checkFolder(dir string) error {
 	case err != nil:
 		return fmt.Errorf("opening the run: %w", err)
 	case !info.IsDir():
-		return &NotARunError{Folder: dir, reason: "it is a file"}
+		return &NotARunError{Folder: dir, reason: "it is a file; give the folder of the run"}
 	}
 	return nil
 }

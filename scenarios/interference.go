@@ -265,7 +265,20 @@ func (w *World) counters(ctx context.Context, node string) (packets map[string]i
 		}
 		return packets, handles, err
 	}
-	for _, m := range ruleCount.FindAllStringSubmatch(out, -1) {
+	return readCounters(out)
+}
+
+// readCounters reads the listing of the stale table. A rule that it cannot read is an error: it would seem to be gone.
+func readCounters(listing string) (packets map[string]int, handles map[string]string, err error) {
+	packets, handles = map[string]int{}, map[string]string{}
+	for line := range strings.Lines(listing) {
+		if !strings.Contains(line, " comment ") {
+			continue
+		}
+		m := ruleCount.FindStringSubmatch(line)
+		if m == nil {
+			return nil, nil, fmt.Errorf("reading the counters of `table inet %s`: nft lists a rule in an unknown form: %s", staleTable, strings.TrimSpace(line))
+		}
 		packets[m[2]], _ = strconv.Atoi(m[1])
 		handles[m[2]] = m[3]
 	}

@@ -22,7 +22,8 @@ func k8s71071() Entry {
 		Bad: Specimen{Subject: "kube-proxy@v1.12.2/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
 		Scenario: "churn",
 		// The load balancer must keep a node whose proxy is frozen, so that the outage is visible.
-		Set:       map[string]string{"trafficPolicy": "Cluster", "checkFall": "100", "watch": "90s"},
+		// A freeze that only the last rollout shows is found by the recovery of each node.
+		Set:       map[string]string{"trafficPolicy": "Cluster", "checkFall": "100", "watch": "90s", "recoverWithin": "30s"},
 		Free:      []string{"for"},
 		Signature: proxyFroze,
 	}

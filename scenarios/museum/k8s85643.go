@@ -25,7 +25,7 @@ func k8s85643() Entry {
 		// The pod serves for longer than the health checks take, so that only the proxy can cause the outage.
 		Set: map[string]string{"trafficPolicy": "Local", "replicas": "1", "antiAffinity": "on", "shutdownDelay": "30s",
 			"gracePeriod": "60s", "preStop": "0s"},
-		Free:      []string{"rollouts", "loadBalancer", "checkTarget", "checkInterval", "checkFall", "checkRise"},
+		Free:      []string{"rollouts", "loadBalancer", "checkInterval", "checkFall", "checkRise"},
 		Signature: lostUntilDetected,
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// Free lists the parameters that a call may set for each entry that does not set them itself: no value of them hides or fakes a bug. An
-// entry has more of them in the field Free.
+// Free lists the parameters that a call may set for each entry that does not set them itself: no value of them hides or fakes a bug, but
+// for terminatingFallback, which is a setting of the bundled proxier. An entry has more of them in the field Free.
 func Free() []string {
 	return []string{"baseline", "settle", "recoverWithin", "shortestFault", scenarios.TerminatingFallback.Key}
 }
