@@ -240,9 +240,8 @@ func museumBisectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bisect ID", Short: "Find the versions of kube-proxy with a bug, in each release branch", Args: cobra.ExactArgs(1),
 		Long: `Find the oldest and the newest of some versions of kube-proxy with a bug in each release branch, such as v1.12, in the mode in which the museum
-has it. Fixes are picked into each branch at another time. Within a branch versions with the bug are assumed to follow each other without a gap, and
-to include its oldest or newest given version, or the museum's own, so that n versions of a branch need about log2(n) runs. Each version is built
-when it is needed.
+has it. Fixes are picked into each branch at another time. Within a branch versions with the bug are assumed to follow each other without a gap.
+So n versions of a branch need about log2(n) runs, and n where none of them has it. Each version is built when it is needed.
 
 Exit codes: 0 found, 1 the bug is not seen in the version that the museum names, 2 wrong usage or environment, 3 a run cannot tell,
 130 interrupted.`,

@@ -57,9 +57,8 @@ func (a Affected) Text() string {
 	return text + "; no version without it was given"
 }
 
-// Bisect searches each release branch of some versions of kube-proxy for the oldest and the newest version with a bug. It begins with the
-// version that the museum names. It assumes that the versions of a branch with the bug follow each other without a gap, and that they include
-// the oldest or the newest of the branch, or the version that the museum names. A run that cannot tell is an InvalidError.
+// Bisect searches each release branch of some versions of kube-proxy for the oldest and the newest version with a bug. It assumes that those
+// with the bug follow each other in their branch without a gap. A run that cannot tell is an InvalidError.
 func Bisect(ctx context.Context, o Options, e museum.Entry, versions []string, done func(BugResult)) (Affected, error) {
 	bad, err := subject.Read(ctx, e.Bad.Subject)
 	if err != nil {
@@ -86,7 +85,8 @@ func Bisect(ctx context.Context, o Options, e museum.Entry, versions []string, d
 		}
 		return b.Answer == museum.Seen, nil
 	}
-	return a, a.search(versions, bad.Version, see)
+	err = a.search(versions, bad.Version, see)
+	return a, err
 }
 
 // specOf is the subject with another version.
@@ -145,28 +145,33 @@ func (a *Affected) add(b Branch, newest string) {
 
 // search searches the versions of the branch, from old to new.
 func (b *Branch) search(versions []string, known string, see func(version string) (bool, error)) error {
-	start := slices.Index(versions, known)
-	for _, i := range []int{len(versions) - 1, 0} {
-		if start >= 0 {
-			break
-		}
-		switch seen, err := see(versions[i]); {
-		case err != nil:
-			return err
-		case seen:
-			start = i
-		}
-	}
-	if start < 0 {
-		return nil
+	start, err := anyWith(versions, known, see)
+	if start < 0 || err != nil {
+		return err
 	}
 	older := slices.Clone(versions[:start])
 	slices.Reverse(older)
-	var err error
 	if b.Last, b.after, err = reach(versions[start], versions[start+1:], see); err == nil {
 		b.First, b.before, err = reach(versions[start], older, see)
 	}
 	return err
+}
+
+// anyWith returns the index of a version with the bug: the known one, the newest, the oldest, or any other; -1 if none has it.
+func anyWith(versions []string, known string, see func(version string) (bool, error)) (int, error) {
+	if i := slices.Index(versions, known); i >= 0 {
+		return i, nil
+	}
+	order := []int{len(versions) - 1}
+	for i := range len(versions) - 1 {
+		order = append(order, i)
+	}
+	for _, i := range order {
+		if seen, err := see(versions[i]); seen || err != nil {
+			return i, err
+		}
+	}
+	return -1, nil
 }
 
 // reach returns the last of the versions with the bug, from one that has it on, and the next one, which does not; empty if all have it.

@@ -43,19 +43,19 @@ func TestBisect(t *testing.T) {
 	}
 }
 
-// A bug that is fixed in v1.11.10 and v1.12.5 is in v1.12.0 to v1.12.4, which are newer than v1.11.10.
+// A bug that is fixed in v1.11.10 and v1.12.5 is in v1.12.0 to v1.12.4, which are newer than v1.11.10. It can begin and end inside of a branch.
 func TestBisectSearchesEachBranch(t *testing.T) {
-	given := []string{"v1.10.9", "v1.11.2", "v1.11.9", "v1.11.10", "v1.12.0", "v1.12.3", "v1.12.4", "v1.12.5", "v1.13.0", "v1.13.1", "v1.14.0"}
-	with := []string{"v1.11.2", "v1.11.9", "v1.12.0", "v1.12.3", "v1.12.4", "v1.13.0"}
+	given := []string{"v1.10.1", "v1.10.3", "v1.10.4", "v1.10.9", "v1.11.2", "v1.11.9", "v1.11.10", "v1.12.0", "v1.12.3", "v1.12.4", "v1.12.5", "v1.13.0", "v1.13.1", "v1.14.0"}
+	with := []string{"v1.10.3", "v1.11.2", "v1.11.9", "v1.12.0", "v1.12.3", "v1.12.4", "v1.13.0"}
 	a := Affected{ID: "bug", Mode: "ipvs"}
 	if err := a.search(given, "v1.12.3", func(v string) (bool, error) { return slices.Contains(with, v), nil }); err != nil {
 		t.Fatal(err)
 	}
-	want := "bug is seen in kube-proxy v1.11.2 to v1.11.9, v1.12.0 to v1.12.4, v1.13.0 in mode ipvs; not in v1.10.9, v1.11.10, v1.12.5, v1.13.1, v1.14.0"
+	want := "bug is seen in kube-proxy v1.10.3, v1.11.2 to v1.11.9, v1.12.0 to v1.12.4, v1.13.0 in mode ipvs; not in v1.10.1, v1.10.4, v1.10.9, v1.11.10, v1.12.5, v1.13.1, v1.14.0"
 	if a.Text() != want {
 		t.Errorf("%s\nwant %s", a.Text(), want)
 	}
-	if a.First != "v1.11.2" || a.Last != "v1.13.0" || a.Before != "v1.10.9" || a.After != "v1.13.1" || len(a.Branches) != 5 {
+	if a.First != "v1.10.3" || a.Last != "v1.13.0" || a.Before != "v1.10.1" || a.After != "v1.13.1" || len(a.Branches) != 5 {
 		t.Errorf("%+v", a)
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts; RUN:slow LANE for one that becomes
 // slow and loses none; RUN:removal for a proxy that removes rules of another program; RUN:unused for one that does not use a pod that became
-// ready, and RUN:no pod for a run without such a pod; RUN:early for a run that ends early; RUN:dead for one that ends before its first
+// ready, RUN:no pod for a run without such a pod, and RUN:no second pod for one with a restart without one; RUN:early for a run that ends early; RUN:dead for one that ends before its first
 // attempt, RUN:refused for an environment that cannot run, RUN:slow for a run that lasts until it is interrupted, and RUN:unserved for one
 // whose Service gets no address. The fault "real" is for real runs.
 func pretend(t testing.TB, faults []string) func(context.Context, run.Options) (*run.Result, error) {
@@ -95,6 +95,11 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 	}
 	if o.Set["change"] == "ready" && !fails("no pod") {
 		readyMeanwhile(lab, fails("unused"))
+		if fails("no second pod") {
+			for _, state := range []string{"begin", "end"} {
+				lab.Event(recordtest.ScenarioAt+2*time.Second, record.KindStep, "node-2", "restart the proxy of node-2", state, "state", state)
+			}
+		}
 	}
 	for i := range lab.Attempts {
 		a := &lab.Attempts[i]

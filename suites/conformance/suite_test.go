@@ -158,7 +158,8 @@ func TestAProxyThatRemovesForeignRulesFails(t *testing.T) {
 // A pod that became ready during the restart must answer over its node, also where another pod hides that it does not. Without such a pod
 // nothing was measured.
 func TestAPodThatBecameReadyIsUsed(t *testing.T) {
-	for faults, want := range map[string]State{"none": Passed, "restart-ready:unused": Failed, "restart-ready:no pod": Invalid, "restart-ready:tcp-new": Failed} {
+	for faults, want := range map[string]State{"none": Passed, "restart-ready:unused": Failed, "restart-ready:no pod": Invalid,
+		"restart-ready:no second pod": Invalid, "restart-ready:tcp-new": Failed} {
 		dir, output, _ := suite(t, faults, "-ginkgo.focus=^conformance a Service proxy restart-ready ")
 		if got := stateOfSpec(t, readReport(t, dir), "restart-ready new"); got.State != want {
 			t.Errorf("%s: %s, want %s: %v\n%s", faults, got.State, want, got.Reasons, output)
