@@ -82,7 +82,7 @@ func Prune(dir, prefix string, limit Limit, now time.Time) error {
 	return errors.Join(append(errs, pruneStamps(dir, now))...)
 }
 
-// removeUnheld removes a file that nobody holds and whose last use is not after the given time.
+// removeUnheld removes a file that no process holds, unless it was used after the given time.
 func removeUnheld(path string, unusedSince time.Time) error {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

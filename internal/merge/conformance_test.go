@@ -182,6 +182,6 @@ func TestMergedSuitesAreSigned(t *testing.T) {
 	s = newSuite(t, nil) // no seal is signed
 	s.key = key
 	if _, err := s.merge(key.Public().(ed25519.PublicKey)); !record.IsDamaged(err) {
-		t.Errorf("runs that nobody signed: %v", err)
+		t.Errorf("runs without a signature: %v", err)
 	}
 }

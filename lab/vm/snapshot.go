@@ -33,6 +33,9 @@ type snapshotKind struct {
 // with one subject can use.
 var snapshotKinds = map[pause]snapshotKind{atBooted: {"booted-", 8}, atSettled: {"lab-", 4}}
 
+// stem is the begin of the names of the snapshots of a pause with the key.
+func (at pause) stem(key string) string { return snapshotKinds[at].prefix + key }
+
 // snapshot is an open snapshot; pruning skips it. The checksum is computed while QEMU starts and reads the file,
 // which takes as long.
 type snapshot struct {
@@ -43,7 +46,7 @@ type snapshot struct {
 
 // openSnapshot opens the snapshot of a pause with the key; nil if there is none.
 func openSnapshot(dir string, at pause, key string) *snapshot {
-	stem := snapshotKinds[at].prefix + key
+	stem := at.stem(key)
 	for _, name := range snapshotsOf(dir, stem) {
 		f, err := cache.TryHold(name)
 		if err != nil {
@@ -116,7 +119,7 @@ func snapshotName(f io.ReaderAt, stem string) string {
 
 // saveSnapshot saves the stopped guest as a file atomically, unless a guest that booted at the same time has been saved meanwhile.
 func saveSnapshot(m *monitor, dir string, at pause, key string) error {
-	stem := snapshotKinds[at].prefix + key
+	stem := at.stem(key)
 	if len(snapshotsOf(dir, stem)) > 0 {
 		return nil
 	}

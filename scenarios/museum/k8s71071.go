@@ -61,11 +61,12 @@ func proxyFroze(r *Record) Finding {
 			}
 		}
 	}
+	unresolved := r.unresolved()
 	switch {
 	case len(seen) > 0:
 		return Finding{Seen, seen}
-	case r.unresolved() != "":
-		return cannotTell("%s, and its proxy was not restarted, so that it may be frozen", r.unresolved())
+	case unresolved != "":
+		return cannotTell("%s, and its proxy was not restarted, so that it may be frozen", unresolved)
 	case churns < minChurn:
 		return cannotTell("endpoints were churned %d times, which is too little to trigger the bug for certain", churns)
 	}
@@ -75,9 +76,13 @@ func proxyFroze(r *Record) Finding {
 // unresolved tells which node lost connections to the end of the run, or whose proxy did not follow the last check, without a restart that
 // shows whether the proxy was frozen; empty for none.
 func (r *Record) unresolved() string {
+	restarted := func(node string) bool { _, restart := r.lastRestart(node); return restart != 0 }
 	for _, node := range r.nodes() {
+		if restarted(node) {
+			continue
+		}
 		for _, o := range r.outagesOn(node) {
-			if _, restart := r.lastRestart(node); restart == 0 && fromSeconds(o.To) >= r.end()-endWithin {
+			if fromSeconds(o.To) >= r.end()-endWithin {
 				return fmt.Sprintf("%s dropped connections from %.1f s on to the end of the run", node, o.From)
 			}
 		}
@@ -86,7 +91,7 @@ func (r *Record) unresolved() string {
 		return ""
 	}
 	for _, n := range r.Report.Recovery.Nodes {
-		if _, restart := r.lastRestart(n.Node); restart == 0 && n.State == analysis.RecoveryFailed {
+		if n.State == analysis.RecoveryFailed && !restarted(n.Node) {
 			return "the proxy of " + n.Node + " did not follow the last change"
 		}
 	}
