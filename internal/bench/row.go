@@ -16,12 +16,12 @@ type Row struct {
 
 	// From the start of the program until the kernel serves all Services with all endpoints.
 	ColdStartMs float64 `json:"coldStartMs"`
-	// From the write until the kernel serves it: the median of several, and the longest.
+	// From the stored write until the kernel serves it: the median of several, and the longest.
 	EndpointChangeMs    float64 `json:"endpointChangeMs"`
 	EndpointChangeMaxMs float64 `json:"endpointChangeMaxMs"`
 	ServiceAddMs        float64 `json:"serviceAddMs"`
 	ServiceAddMaxMs     float64 `json:"serviceAddMaxMs"`
-	// From the last of 100 writes, 50 ms apart, until the kernel serves all of them. Each replaces one of a Service's 100
+	// From the last of 100 stored writes, 50 ms apart, until the kernel serves all of them. Each replaces one of a Service's 100
 	// endpoints.
 	RolloutMs float64 `json:"rolloutMs"`
 

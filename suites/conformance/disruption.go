@@ -191,7 +191,7 @@ func disruptionRuns() []disruption {
 			"a pod that becomes ready while the proxy restarts is used again", "kubernetes#92019", []string{"restart", "endpoints"}, nil, false},
 		{Run{Name: "upgrade-itself", Scenario: "upgrade", Set: set("to", "itself", "trafficPolicy", "Cluster")}, Core,
 			"the replacement of the proxy by itself, node by node, loses no new connection", restartSource, []string{"upgrade"}, []string{"open", "reused", "datagrams"}, false},
-		{Run{Name: "upgrade-back-rollout", Scenario: "upgrade", Set: set("to", "itself", "roll", "on", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s")}, Extended,
+		{Run{Name: "upgrade-rollout", Scenario: "upgrade", Set: set("to", "itself", "roll", "on", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s")}, Extended,
 			"a rolling update after the replacement of the proxy loses no new connection", restartSource, []string{"upgrade", "rollout"}, nil, false},
 		{Run{Name: "flap", Scenario: "flap", Set: set("flaps", "2", "watch", "70s", "openConnections", "8"), Rate: 10}, Core,
 			"pods that become unready and ready again lose no new connection", "kubernetes#71515", []string{"flap", "endpoints"}, []string{"open"}, true},

@@ -85,7 +85,7 @@ var disturbed = []Mutant{
 	{Name: "ranges-first", Does: "restricts a Service before it allows its clients", Features: []string{"source-ranges"}, Runs: []string{"policy-ranges"}},
 	{Name: "flush", Does: "deletes the measured Service's virtual servers at each start", Features: []string{"restart"}, Faults: []string{"*:flush:0s:400ms"}, Flags: []string{"--after-restart"},
 		Runs: []string{"restart-term", "restart-kill", "restart-term-ipv6", "restart-term-dual-stack", "others-restart"}},
-	{Name: "clean-at-end", Does: "deletes its virtual servers when it ends", Features: []string{"upgrade"}, Runs: []string{"upgrade-itself", "upgrade-back-rollout"}},
+	{Name: "clean-at-end", Does: "deletes its virtual servers when it ends", Features: []string{"upgrade"}, Runs: []string{"upgrade-itself", "upgrade-rollout"}},
 	{Name: "lease", Does: "drops all packets unless the proxier gives a sign of life every 3 s", Features: []string{"restart"}, Runs: []string{"restart-stop"}},
 	{Name: "dead-again", Does: "follows no change after its restart", Features: []string{"restart"}, Runs: []string{"restart-change", "restart-ready", "restart-change-ipv6"}},
 	{Name: "dead", Does: "follows no change from the scenario on", Features: []string{"api-outage", "rollout", "scale"}, Faults: []string{"*:dead:24s:1h"}, Runs: []string{"api-relist", "api-away", "scale-zero", "scale-zero-ipv6"}},
