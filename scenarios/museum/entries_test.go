@@ -186,7 +186,7 @@ func specimens(t *testing.T) []specimen {
 		}, good: func(s *fakeRun) { failedSync(s); steadyFlow(s) }},
 		{id: "k8s-129982", bug: func(s *fakeRun, shift int) {
 			s.flow = func(now time.Duration) string {
-				if now > ms(shared+27_500+shift) {
+				if now > ms(shared+500+shift) {
 					return "web-2"
 				}
 				return "web-1"
