@@ -29,12 +29,21 @@ var _ = AfterSuite(func() { Expect(suites.RemoveProgram()).To(Succeed()) })
 
 var _ = Describe("the cost of a change", func() {
 	It("does not grow with the number of Services, and is the same number of instructions when measured again", suites.Smoke, func(ctx context.Context) {
-		first := measure(ctx, "bundled", 100, 1000)
+		first := measure(ctx, "bundled", 20, 400)
 		Expect(bench.Gate(first, "bundled")).To(Succeed())
-		Expect(measure(ctx, "bundled", 100, 1000)).To(Equal(first))
+		Expect(measure(ctx, "bundled", 20, 400)).To(Equal(first))
 	})
 
-	It("grows with kube-proxy in mode ipvs, the red twin of the gate", suites.Nightly, func(ctx context.Context) {
+	It("grows with kube-proxy in mode nftables, the red twin of the gate", func(ctx context.Context) {
+		const twin = "kube-proxy@v1.37.1/nftables"
+		Expect(bench.Gate(measure(ctx, twin, 20, 400), twin)).To(MatchError(ContainSubstring("one endpoint, ms grows")))
+	})
+
+	It("does not grow up to 1,000 Services", suites.Nightly, func(ctx context.Context) {
+		Expect(bench.Gate(measure(ctx, "bundled", 100, 1000), "bundled")).To(Succeed())
+	})
+
+	It("grows with kube-proxy in mode ipvs, the red twin of the gate for messages", suites.Nightly, func(ctx context.Context) {
 		const twin = "kube-proxy@v1.37.1/ipvs"
 		Expect(bench.Gate(measure(ctx, twin, 100, 400), twin)).To(MatchError(And(
 			ContainSubstring("netlink messages grows"), ContainSubstring("one endpoint, ms grows"))))
