@@ -82,6 +82,14 @@ func stateOfSpec(t *testing.T, r *Report, name string) Result {
 	return r.Specs[i]
 }
 
+// Without -pretend the suite builds hitless before Ginkgo's first node, and then finds that no spec is selected.
+func TestTheSuiteBuildsItsProgram(t *testing.T) {
+	_, output, failed := suite(t, "", "-ginkgo.focus=^none$")
+	if !failed || !strings.Contains(output, `"^none$"`) {
+		t.Errorf("a focus without specs: failed %v\n%s", failed, output)
+	}
+}
+
 const someRuns = "-ginkgo.focus=^conformance a Service proxy (quiet|drain|drain-local|restart-term) "
 
 func TestASuiteWithoutFaultsIsGreen(t *testing.T) {
