@@ -28,11 +28,11 @@ compare() { # row, other subjects with the twin last, then arguments of `hitless
 
 # Short windows: a run takes as long as its attempts, and kube-proxy needs some seconds for a flap.
 short=(--set baseline=10s --set settle=10s)
-open=(--rate 50 --set lanes=tcp-new,tcp-long "${short[@]}") # open connections must survive too
+open=(--set lanes=tcp-new,tcp-long "${short[@]}") # open connections must survive too
 roll=(--set trafficPolicy=Cluster --set shutdownDelay=5s --set gracePeriod=10s "${short[@]}")
 flaps=(--nodes 1 --set antiAffinity=off --set openConnections=8 --set unready=100ms --set stayOpen=1s --set watch=0s "${short[@]}") # of 2 pods
 
-compare rollout "$ipvs $twins/skips-terminating.yaml" rollout --rate 50 --set rollouts=1 --set shutdownDelay=20s --set gracePeriod=30s "${short[@]}"
+compare rollout "$ipvs $twins/skips-terminating.yaml" rollout --set rollouts=1 --set shutdownDelay=20s --set gracePeriod=30s "${short[@]}"
 compare flap "$twins/readds-endpoints.yaml" flap --rate 10 --set flaps=100 --set askEvery=50ms "${flaps[@]}"
 compare busy exec:hack/kube-proxy-at-once.yaml flap --rate 2 --set flaps=25 --set askEvery=4ms "${flaps[@]}"
 compare restart "$ipvs $twins/flush-on-restart.yaml" restart "${open[@]}"

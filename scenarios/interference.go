@@ -24,8 +24,8 @@ var (
 	lastsFor  = newDuration("lasts", "10s", "time that the stale rule drops; with flush and reload, time that the proxy has to repair", time.Second, time.Hour)
 )
 
-// interference lets another program change a node's rules, as a firewall's reload does (rke2#10469, spatiumddi#382), or
-// a NetworkPolicy agent that left rules behind: a stale drop, or a stale allow that hides a drop until it is removed.
+// interference lets another program change a node's rules, as a firewall's reload does (spatiumddi#382), or a
+// NetworkPolicy agent that left rules behind: a stale drop, or a stale allow that hides a drop until it is removed.
 func interference() Scenario {
 	return Scenario{
 		Name:    "interference",

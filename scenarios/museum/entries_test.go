@@ -215,7 +215,7 @@ func specimens(t *testing.T) []specimen {
 				s.unserved = ms(addressed + shift)
 			}
 		}, good: func(s *fakeRun) { s.unserved = ms(addressed + 1000) }},
-		{id: "rke2-10469", setUp: func(s *fakeRun) { s.step("reload the firewall of node-1", "node-1", 20_000, 20_500) },
+		{id: "flushed-ruleset", setUp: func(s *fakeRun) { s.step("reload the firewall of node-1", "node-1", 20_000, 20_500) },
 			bug: func(s *fakeRun, shift int) { lose(s, 20_400+shift, whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-106030", setUp: func(s *fakeRun) {
 			s.pod(ms(20_000), "web-1", "node-1", "unready")

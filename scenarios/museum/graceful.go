@@ -62,7 +62,8 @@ func graceful() []Entry {
 		},
 		{
 			ID: "k8s-117205", Title: "a pod that becomes ready again is deleted and added: its open connections are reset",
-			Issue: upstream + "/issues/117205", Affected: "kube-proxy with --ipvs-min-sync-period=0s in mode ipvs; seen up to v1.37.1", Fixed: notFixed, Modes: []string{ipvs},
+			Issue:    upstream + "/issues/117205",
+			Affected: "kube-proxy since graceful termination (v1.11.5, v1.12.2, v1.13.0) in mode ipvs; seen in v1.37.1 with --ipvs-min-sync-period=0s", Fixed: notFixed, Modes: []string{ipvs},
 			Look: "Lane tcp-long gets resets when the pod becomes ready again. No other lane loses anything.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/ipvs?ipvs-min-sync-period=0s"}, Good: Specimen{Subject: "bundled"},
 			Scenario: "flap", Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "2", "antiAffinity": "off", "flaps": "25", "unready": "100ms",

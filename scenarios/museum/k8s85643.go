@@ -18,6 +18,7 @@ func k8s85643() Entry {
 		Title:    "a rolling update behind externalTrafficPolicy: Local drops connections until the load balancer's health check fails",
 		Affected: "kube-proxy up to v1.25",
 		Fixed:    "v1.26 (KEP-1669)",
+		Fix:      upstream + "/pull/113363",
 		Issue:    upstream + "/issues/85643",
 		Look:     "The path over the node whose pod terminates loses connections until the load balancer removes the node.",
 		Bad:      Specimen{Subject: "kube-proxy@v1.25.3/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.26.0/iptables"},

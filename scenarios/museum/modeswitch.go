@@ -6,8 +6,8 @@ func modeSwitch() Entry {
 	return Entry{
 		ID:       "k8s-102314",
 		Title:    "a Service without endpoints during the change from iptables to ipvs is rejected from then on, also with endpoints",
-		Affected: "kube-proxy at the change from iptables to ipvs without --cleanup; seen up to v1.37.1",
-		Fixed:    notFixed + "; run the old proxy with --cleanup before the change",
+		Affected: "kube-proxy v1.14.1 and later at the change from iptables to ipvs without --cleanup; seen up to v1.37.1",
+		Fixed:    notFixed + "; run the old proxy with --cleanup, or restart the node, before the change",
 		Issue:    upstream + "/issues/102314",
 		Modes:    []string{iptables}, Look: "Nodes reject connections to the end of the run, although the Service has pods again.",
 		Bad:      Specimen{Subject: "kube-proxy@v1.37.1/iptables", Set: map[string]string{"to": "kube-proxy@v1.37.1/ipvs"}},

@@ -104,7 +104,8 @@ func policies() []Entry {
 		}),
 		{
 			ID: "k8s-116470", Title: "a node without pods that the autoscaler removes gets connections until it is gone",
-			Issue: "https://github.com/kubernetes/autoscaler/issues/1907", Fix: upstream + "/pull/116470", Affected: "kube-proxy up to v1.29", Fixed: "v1.30.0 (KEP-3836)",
+			Issue: "https://github.com/kubernetes/enhancements/issues/3836", Fix: upstream + "/pull/116470",
+			Affected: "kube-proxy up to v1.29; v1.28 and v1.29 not with the feature gate KubeProxyDrainingTerminatingNodes", Fixed: "v1.30.0 (KEP-3836, #116470, by default since #122914)",
 			Look: "The path over the removed node loses connections until the load balancer notices. With the fix the load balancer leaves the node before its end.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.29.15/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.30.14/iptables"},
 			Scenario: "drain", Set: map[string]string{"what": "scaledown", "trafficPolicy": "Cluster", "lanes": "tcp-new"},
@@ -113,7 +114,7 @@ func policies() []Entry {
 		},
 		{
 			ID: "k8s-50977", Title: "a drain behind externalTrafficPolicy: Local loses the node's connections until the load balancer notices",
-			Issue: upstream + "/issues/50977", Affected: "kube-proxy up to v1.25", Fixed: "v1.26.0 (KEP-1669)",
+			Issue: upstream + "/issues/50977", Fix: upstream + "/pull/113363", Affected: "kube-proxy up to v1.25", Fixed: "v1.26.0 (KEP-1669, #113363)",
 			Look: "The path over the drained node loses connections from the eviction until the load balancer removes the node.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.25.3/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.26.0/iptables"},
 			Scenario: "drain", Set: map[string]string{"what": "drain", "trafficPolicy": "Local", "lanes": "tcp-new"},

@@ -37,15 +37,15 @@ func stalledSyncs() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-75290", Title: "a Service with another node's address as its external IP cuts that node off",
-			Issue: upstream + "/issues/75290", Affected: "kube-proxy in mode ipvs; seen up to v1.37.1", Fixed: notFixed,
+			Issue: upstream + "/issues/75290", Affected: "kube-proxy v1.11 and later in mode ipvs; seen up to v1.37.1", Fixed: notFixed,
 			Look: "From the creation of the Service on the path over node-2, whose address it has, loses connections to the pod of node-1.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
 			Signature: pattern{occasions: over("node-2", atSteps("object apply Service/default/hijack")), name: "Services with a node's address",
 				protocol: record.ProtocolNew, onNode: true, least: 45 * time.Second, pause: 2 * time.Second}.search,
 		}),
 		{
-			ID: "rke2-10469", Title: "a firewall that reloads its rules deletes the proxy's, and the proxy does not write them again",
-			Issue: "https://github.com/rancher/rke2/issues/10469", Affected: "kube-proxy in mode nftables; seen up to v1.37.1", Fixed: notFixed,
+			ID: "flushed-ruleset", Title: "a firewall whose reload flushes all rules deletes the proxy's, and the proxy writes them again at its next change or after an hour",
+			Issue: "https://github.com/spatiumddi/spatiumddi/pull/382", Affected: "kube-proxy in mode nftables; seen in v1.37.1", Fixed: notFixed,
 			Look: "The node whose firewall was reloaded loses connections to the end of the run.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/iptables"},
 			Scenario: "interference",
