@@ -108,21 +108,27 @@ func (g *ledger) exceeded() (why []string) {
 		why = append(why, exceededBy(ruleName(i, rule), rule.Limits, g.tallies[i])...)
 	}
 	rest := g.tallies[len(g.budget.Rules)]
-	if rest.dropped > g.budget.Dropped {
-		why = append(why, fmt.Sprintf("%s dropped, the budget allows %s", were(rest.dropped, g.noun()), units.Thousands(g.budget.Dropped)))
-	}
-	if rest.delayed > g.budget.Delayed {
-		why = append(why, fmt.Sprintf("%s delayed, the budget allows %s", were(rest.delayed, g.noun()), units.Thousands(g.budget.Delayed)))
+	for _, loss := range []struct {
+		n, most int
+		how     string
+	}{{rest.dropped, g.budget.Dropped, "dropped"}, {rest.delayed, g.budget.Delayed, "delayed"}} {
+		if loss.n > loss.most {
+			why = append(why, fmt.Sprintf("%s %s, the budget allows %s", g.uncovered(loss.n), loss.how, units.Thousands(loss.most)))
+		}
 	}
 	return why
 }
 
-// noun is the noun for what no rule covers.
-func (g *ledger) noun() string {
+// uncovered is the begin of a sentence about connections that no rule covers.
+func (g *ledger) uncovered(n int) string {
+	which := ""
 	if len(g.budget.Rules) > 0 {
-		return "connection that no rule covers"
+		which = " that no rule covers"
 	}
-	return "connection"
+	if n == 1 {
+		return "1 connection" + which + " was"
+	}
+	return units.Plural(n, "connection") + which + " were"
 }
 
 func ruleName(i int, rule record.BudgetRule) string {

@@ -14,13 +14,16 @@ import (
 // The bounds of unavoidable loss that no parameter has. They bound what the cluster and the load balancer need, and a moment in which
 // any proxy must have followed.
 const (
-	// followTime is the time in which a proxy must have followed one change, after it could see the change.
-	followTime = time.Second
+	// followTime is the time in which a proxy must have followed one change, after it could see the change. kube-proxy waits 1 s between
+	// two syncs by default (minSyncPeriod of KubeProxyConfiguration), and a sync takes time too.
+	followTime = 2 * time.Second
 	// applyTime is what the load balancer needs to apply the result of a health check, and a client to notice the end of a request.
 	applyTime = 100 * time.Millisecond
 	// deadPodsTime is how long the pods of a node without power may stay endpoints: a grace period of 50 s
 	// (--node-monitor-grace-period), and a period of 5 s of the controller that checks it.
 	deadPodsTime = 55 * time.Second
+	// reportTime is the time in which the kubelet of a node that boots has reported the end of its pods.
+	reportTime = 2 * time.Second
 )
 
 // The classes of unavoidable loss.
@@ -99,7 +102,17 @@ func (w *World) excusePowerOff(at time.Duration, node string, pods podShare) {
 		w.excuse(node, fmt.Sprintf("%s has no power, and the load balancer needs %d failed health checks, of %s each, to remove it", node, CheckFall.Of(w.Params), CheckInterval.Of(w.Params)),
 			record.Excuse{Path: record.PathNode, From: at, Until: at + fall}, refusals)
 	}
-	w.excusePods(at, at+deadPodsTime+followTime, node, fmt.Sprintf("%s has no power, and its pods stay endpoints until their node has missed its heartbeats for 50 s", node), pods)
+	w.excusePods(at, at+deadPodsTime+followTime, node, fmt.Sprintf("%s has no power, and its pods stay endpoints until their node has missed its heartbeats for 50 s", node), pods, silence)
+}
+
+// excusePowerOn records what is lost with the pods of a node that boots. If it was without power for a short time, they are still
+// endpoints, and their addresses refuse connections until proxies have followed their removal.
+func (w *World) excusePowerOn(at time.Duration, node string) {
+	lost, is := w.state().dark[node]
+	if !is || at >= lost.since+deadPodsTime {
+		return
+	}
+	w.excusePods(at, at+reportTime+followTime, node, fmt.Sprintf("the pods of %s ended with its power, and stay endpoints until it has booted and reported that", node), lost.pods, refusals)
 }
 
 // excuseMarked records what is lost with a node that was marked for removal before: the mark gave the load balancer time, and only open
@@ -140,11 +153,11 @@ func (w *World) sharesOn(ctx context.Context, node string) (n podShare, err erro
 
 // excusePods records that connections to the pods on a node are lost, whichever node they come over. With policy Local only the node
 // itself sends connections to them.
-func (w *World) excusePods(from, until time.Duration, node, why string, pods podShare) {
+func (w *World) excusePods(from, until time.Duration, node, why string, pods podShare, classes []record.Class) {
 	if pods.some == 0 || w.run.main.answersLocally(w) {
 		return
 	}
-	w.excuse(node, why, record.Excuse{Path: record.PathPods, Share: float64(pods.some) / float64(pods.all), From: from, Until: until}, silence)
+	w.excuse(node, why, record.Excuse{Path: record.PathPods, Share: float64(pods.some) / float64(pods.all), From: from, Until: until}, classes)
 }
 
 // excuseDrop records that a foreign rule dropped packets to the pods on a node. With policy Local these are all packets over it.
@@ -154,7 +167,7 @@ func (w *World) excuseDrop(from, until time.Duration, node, rule string, pods po
 		w.excuse(node, why, record.Excuse{Path: record.PathNode, From: from, Until: until}, silence)
 		return
 	}
-	w.excusePods(from, until, node, why, pods)
+	w.excusePods(from, until, node, why, pods, silence)
 }
 
 // noteScale notes that the measured workload has no pods from now on.

@@ -165,7 +165,7 @@ func (w executor) PowerOff(ctx context.Context, s timeline.Step) error {
 	if err := power.PowerOff(ctx, s.Object); err != nil {
 		return err
 	}
-	w.state().dark[s.Object] = true
+	w.state().dark[s.Object] = darkness{at, pods}
 	w.excusePowerOff(at, s.Object, pods)
 	proxies, err := w.proxies()
 	if err != nil {
@@ -182,9 +182,11 @@ func (w executor) PowerOn(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
+	at := w.Clock.Now()
 	if err := power.PowerOn(ctx, s.Object); err != nil {
 		return err
 	}
+	w.excusePowerOn(at, s.Object)
 	delete(w.state().dark, s.Object)
 	delete(w.state().held, s.Object) // the node boots with its proxy
 	return nil

@@ -56,7 +56,7 @@ func TestWrongAnswersToHealthChecksAreTheSubjects(t *testing.T) {
 			w.Params[CheckTarget.Key] = c.target
 		}
 		if c.dark != "" {
-			w.state().dark[c.dark] = true
+			w.state().dark[c.dark] = darkness{}
 		}
 		step := timeline.Step{Verb: "expect balanced", Object: "web"}
 		if c.within != "" {

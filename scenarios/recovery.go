@@ -99,7 +99,7 @@ func (w *World) runningProxies() (nodes []string) {
 func (w *World) noRecovery(node string) string {
 	s := w.state()
 	switch {
-	case s.dark[node]:
+	case s.isDark(node):
 		return "it has no power"
 	case s.held[node] != "":
 		return s.held[node]
@@ -161,7 +161,7 @@ func (w *World) recoveryPod(ctx context.Context) (found corev1.Pod, err error) {
 			}
 			slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 			for _, pod := range pods {
-				if podIsReady(pod) && pod.DeletionTimestamp == nil && pod.Status.PodIP != "" && !w.state().dark[pod.Spec.NodeName] {
+				if podIsReady(pod) && pod.DeletionTimestamp == nil && pod.Status.PodIP != "" && !w.state().isDark(pod.Spec.NodeName) {
 					found = pod
 					return true, "", nil
 				}

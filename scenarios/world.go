@@ -60,7 +60,7 @@ type runState struct {
 	pids        map[string]int           // by node: of the proxy that ended last
 	subjects    map[string]string        // by node: the subject at the start of the run
 	held        map[string]string        // by node: why its proxy does not run, by a step of the scenario
-	dark        map[string]bool          // the nodes without power
+	dark        map[string]darkness      // by node: those without power
 	marked      map[string]time.Duration // by node: when the autoscaler's mark was set
 	emptied     time.Duration            // the earliest end of the last pod of the measured workload; 0 while it has pods
 	deleted     time.Duration            // when the measured Service was deleted; 0 while it exists
@@ -71,6 +71,18 @@ type runState struct {
 	rolling     int                      // number of the rollout whose end is not recorded yet; 0 for none
 }
 
+// darkness is a node without power.
+type darkness struct {
+	since time.Duration
+	pods  podShare // of the measured Service, when it lost power
+}
+
+// isDark reports whether a node has no power.
+func (r *runState) isDark(node string) bool {
+	_, is := r.dark[node]
+	return is
+}
+
 // state is the run state with its maps, which the first call makes.
 func (w *World) state() *runState {
 	r := &w.run
@@ -79,7 +91,7 @@ func (w *World) state() *runState {
 		r.connections, r.restores = map[string]*heldConnections{}, map[string]func() error{}
 		r.apiReturns, r.apiLifts = map[string]func(){}, map[string]func(){}
 		r.watchCounts, r.pids, r.subjects = map[string]int{}, map[string]int{}, map[string]string{}
-		r.held, r.dark, r.unreached = map[string]string{}, map[string]bool{}, map[string]bool{}
+		r.held, r.dark, r.unreached = map[string]string{}, map[string]darkness{}, map[string]bool{}
 		r.marked = map[string]time.Duration{}
 	}
 	return r

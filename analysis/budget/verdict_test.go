@@ -126,7 +126,7 @@ func TestVerdictsOfBudgets(t *testing.T) {
 
 		{name: "a rule for the role", losses: []loss{dark}, budget: "rules: [{role: disturbed, dropped: 1000}]", want: analysis.Pass, reason: "rule 1 of the budget (role: disturbed) covers"},
 		{name: "a rule for the role, loss elsewhere", losses: []loss{dark, fails("node-3", off, off+second, record.ConnectTimeout)}, budget: "rules: [{role: disturbed, dropped: 1000}]",
-			want: analysis.Fail, reason: "that no rule covers"},
+			want: analysis.Fail, reason: "connections that no rule covers were dropped"},
 		{name: "a rule for the other role", losses: []loss{dark}, budget: "rules: [{role: other, dropped: 1000}]", want: analysis.Fail},
 		{name: "a rule for the node", losses: []loss{dark}, budget: "rules: [{node: node-2, dropped: 1000}]", want: analysis.Pass},
 		{name: "a rule for another node", losses: []loss{dark}, budget: "rules: [{node: node-3, dropped: 1000}]", want: analysis.Fail},

@@ -44,18 +44,22 @@ type Evidence struct {
 	Unserved string `json:"unserved,omitempty"`
 }
 
-// collector makes the evidence of runs, each once, also where several processes of Ginkgo need the same.
+// collector makes the evidence of runs, each once, also where several processes of Ginkgo need the same. Runs begin in the order of their
+// starts, so that the specs of the first ones can be judged first.
 type collector struct {
 	config Config
 	ctx    context.Context // ends all runs
-	limit  chan struct{}   // a token for each run that may go on
+	most   int             // runs at a time
 
-	mu   sync.Mutex
-	runs map[*Run]*pending
+	mu      sync.Mutex
+	runs    map[*Run]*pending
+	waiting []*pending // runs that have not begun
+	workers int        // goroutines that take runs from waiting
 }
 
 // pending is a run that was started.
 type pending struct {
+	run      *Run
 	done     chan struct{}
 	evidence *Evidence
 	err      error
@@ -68,7 +72,7 @@ func newCollector(ctx context.Context, c Config) *collector {
 	if c.live() {
 		most = 1
 	}
-	return &collector{config: c, ctx: ctx, limit: make(chan struct{}, most), runs: map[*Run]*pending{}}
+	return &collector{config: c, ctx: ctx, most: most, runs: map[*Run]*pending{}}
 }
 
 // start starts a run in the background, unless it was started.
@@ -79,18 +83,35 @@ func (c *collector) start(r *Run) *pending {
 	if p != nil {
 		return p
 	}
-	p = &pending{done: make(chan struct{})}
-	c.runs[r] = p
-	go func() {
-		defer close(p.done)
-		select {
-		case c.limit <- struct{}{}:
-			defer func() { <-c.limit }()
-			p.evidence, p.err = c.collect(r)
-		case <-c.ctx.Done():
-			p.err = context.Cause(c.ctx)
+	p = &pending{run: r, done: make(chan struct{})}
+	c.runs[r], c.waiting = p, append(c.waiting, p)
+	if c.workers < c.most {
+		c.workers++
+		go c.work()
+	}
+	return p
+}
+
+// work makes runs until none waits.
+func (c *collector) work() {
+	for p := c.next(); p != nil; p = c.next() {
+		if p.err = context.Cause(c.ctx); p.err == nil {
+			p.evidence, p.err = c.collect(p.run)
 		}
-	}()
+		close(p.done)
+	}
+}
+
+// next takes the run that waits for the longest time; nil if none waits, which ends the worker.
+func (c *collector) next() *pending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == 0 {
+		c.workers--
+		return nil
+	}
+	p := c.waiting[0]
+	c.waiting = c.waiting[1:]
 	return p
 }
 
