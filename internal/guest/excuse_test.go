@@ -64,7 +64,7 @@ func TestAPowerOffIsAnExcuseForItsNodeAndItsPods(t *testing.T) {
 		all := s.excuses(t)
 		expect(t, all, "node node-1", "pods node-1")
 		pods := all[1].Body.(record.Excuse)
-		if window(all[0]) != 20*time.Second+100*time.Millisecond || window(all[1]) != 56*time.Second || pods.Share <= 0 || pods.Share > 1 || slices.Contains(pods.Classes, "rejected") {
+		if window(all[0]) != 20*time.Second+100*time.Millisecond || window(all[1]) != 57*time.Second || pods.Share <= 0 || pods.Share > 1 || slices.Contains(pods.Classes, "rejected") {
 			t.Errorf("%s: %+v", what, all)
 		}
 	}
@@ -82,6 +82,22 @@ func TestAPowerOffIsAnExcuseForItsNodeAndItsPods(t *testing.T) {
 	}
 	if all = s.excuses(t); window(all[0]) != 30*time.Second+100*time.Millisecond {
 		t.Errorf("behind HAProxy: %+v", all)
+	}
+}
+
+// The pods of a node that boots before Kubernetes has noticed its loss are endpoints until its kubelet has reported their end.
+func TestABootIsAnExcuseForTheFormerPods(t *testing.T) {
+	for off, want := range map[string][]string{"40s": {"node node-1", "pods node-1", "pods node-1"}, "60s": {"node node-1", "pods node-1"}} {
+		s, _, err := runDrain(t, map[string]string{"what": "reboot", "off": off, "replicas": "2"}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := s.excuses(t)
+		expect(t, all, want...)
+		last, booted := all[len(all)-1], s.stepBegan("boot node-1")
+		if body := last.Body.(record.Excuse); off == "40s" && (body.From != booted || window(last) != 4*time.Second || !slices.Contains(body.Classes, "refused")) {
+			t.Errorf("booted at %s: %+v", booted, last)
+		}
 	}
 }
 
@@ -131,7 +147,7 @@ func TestNoPodsAreAnExcuse(t *testing.T) {
 		all := s.excuses(t)
 		expect(t, all, want...)
 		body, scaled := all[0].Body.(record.Excuse), s.stepBegan("scale to 0")
-		if body.From != scaled+3*time.Second || body.Until < ready+time.Second || body.Until > ready+3*time.Second {
+		if body.From != scaled+3*time.Second || body.Until < ready+2*time.Second || body.Until > ready+4*time.Second {
 			t.Errorf("excused from %s to %s; scaled at %s, ready at %s", body.From, body.Until, scaled, ready)
 		}
 		if policy == "Local" && window(all[1]) != 5*time.Second+100*time.Millisecond {
@@ -142,7 +158,7 @@ func TestNoPodsAreAnExcuse(t *testing.T) {
 
 // Behind policy Local a pod that serves for a shorter time than the load balancer needs is an excuse for its node.
 func TestPodsThatEndTooEarlyAreAnExcuse(t *testing.T) {
-	for delay, want := range map[string][]string{"5s": {"exits"}, "16s": {"exits"}, "17s": nil} {
+	for delay, want := range map[string][]string{"5s": {"exits"}, "17s": {"exits"}, "18s": nil} {
 		s := newStage(t, "rollout", map[string]string{"replicas": "1", "trafficPolicy": "Local", "shutdownDelay": delay, "rollouts": "1"})
 		play(t, s, "rollout")
 		all := s.excuses(t)
@@ -151,7 +167,7 @@ func TestPodsThatEndTooEarlyAreAnExcuse(t *testing.T) {
 			continue
 		}
 		body := all[0].Body.(record.Excuse)
-		if after, _ := time.ParseDuration(delay); body.After != after || body.Most != 16*time.Second+100*time.Millisecond {
+		if after, _ := time.ParseDuration(delay); body.After != after || body.Most != 17*time.Second+100*time.Millisecond {
 			t.Errorf("%+v", body)
 		}
 	}
@@ -169,15 +185,15 @@ func (s *stage) stepBegan(name string) time.Duration {
 	return 0
 }
 
-// Without its Service nothing can arrive, until a second after it is there again; then the load balancer may need its checks.
+// Without its Service nothing can arrive, until two seconds after it is there again; then the load balancer may need its checks.
 func TestNoServiceIsAnExcuse(t *testing.T) {
 	s := newStage(t, "recreate", map[string]string{"replicas": "2", "away": "7s"})
 	play(t, s, "recreate")
 	all := s.excuses(t)
 	expect(t, all, "all", "none")
 	first, then := all[0].Body.(record.Excuse), all[1].Body.(record.Excuse)
-	if deleted := s.stepBegan("delete the Service"); first.From != deleted || first.Until < s.stepBegan("create it again")+time.Second ||
-		first.Until > s.stepBegan("create it again")+2*time.Second || then.From != first.Until || window(all[1]) != 5*time.Second+100*time.Millisecond {
+	if deleted := s.stepBegan("delete the Service"); first.From != deleted || first.Until < s.stepBegan("create it again")+2*time.Second ||
+		first.Until > s.stepBegan("create it again")+3*time.Second || then.From != first.Until || window(all[1]) != 5*time.Second+100*time.Millisecond {
 		t.Errorf("%+v", all)
 	}
 }
@@ -189,8 +205,8 @@ func TestInterferenceIsAnExcuse(t *testing.T) {
 		paths  []string
 		least  time.Duration
 	}{
-		"flush":       {"Local", []string{"node node-1"}, time.Second},
-		"reload":      {"Cluster", []string{"node node-1"}, time.Second},
+		"flush":       {"Local", []string{"node node-1"}, 2 * time.Second},
+		"reload":      {"Cluster", []string{"node node-1"}, 2 * time.Second},
 		"stale-drop":  {"Local", []string{"node node-1"}, 4 * time.Second},
 		"stale-allow": {"Cluster", []string{"pods node-1"}, 4 * time.Second},
 	} {
@@ -205,7 +221,7 @@ func TestInterferenceIsAnExcuse(t *testing.T) {
 	}
 }
 
-// A foreign drop rule also drops readiness probes. What it costs ends a second after the pods are ready again.
+// A foreign drop rule also drops readiness probes. What it costs ends two seconds after the pods are ready again.
 func TestDropExcusesUntilThePodsAreReadyAgain(t *testing.T) {
 	s := newStage(t, "interference", map[string]string{"what": "stale-drop", "replicas": "2", "trafficPolicy": "Local", "lasts": "4s"})
 	foreign := &ruleset{own: 3}
@@ -219,7 +235,7 @@ func TestDropExcusesUntilThePodsAreReadyAgain(t *testing.T) {
 	play(t, s, "interference")
 	all := s.excuses(t)
 	expect(t, all, "node node-1")
-	if w := window(all[0]); w <= 5*time.Second || w > 6*time.Second {
-		t.Errorf("a rule of 4 s, and pods that are ready at the next probe, excuse %s; want a second and a probe more", w)
+	if w := window(all[0]); w <= 6*time.Second || w > 7*time.Second {
+		t.Errorf("a rule of 4 s, and pods that are ready at the next probe, excuse %s; want two seconds and a probe more", w)
 	}
 }
