@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests on real kernels. The suites run in VMs, with the time that the other tests leave: those of live clusters use
+# Tests on real kernels. The suites run in VMs, with the time that most other tests leave: those of live clusters use
 # the real clock and little CPU time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,12 +26,13 @@ hack/prometheus.sh
 PATH=$PWD/out/prometheus/usr/bin:$PATH
 mkdir -p out
 bin/hitless build control-plane kube-proxy@v1.37.1 kube-proxy@v1.26.0 kube-proxy@v1.25.3 # of live tests, which run beside suites
+# Labs on this machine's kernel measure with the real clock: one suite at a time. The first guests are booted and saved later, as that
+# can delay the attempts of a lab by more than it may.
+"${test[@]}" -p 1 -tags lab ./suites/kernels ./suites/selfcheck -ginkgo.label-filter='host && !nightly'
 set -m # the suites are a process group of their own
 specs >out/suites.log 2>&1 &
 running=$!
 trap 'if kill -0 -- -"$running" 2>/dev/null; then kill -- -"$running"; fi' EXIT # after a failure or Ctrl-C
-# Labs on this machine's kernel measure with the real clock: one suite at a time.
-"${test[@]}" -p 1 -tags lab ./suites/kernels ./suites/selfcheck -ginkgo.label-filter='host && !nightly'
 SHORT=1 hack/bench-probes.sh
 hack/upstream-e2e-sample.sh
 on lab/host .
