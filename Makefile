@@ -103,7 +103,7 @@ upgrades: packages build ## upgrade kube-proxy in place and back, in each mode, 
 kernels: packages build ## run rollout, restart, flap and reused ports on four kernels for docs/results/kernels.md (half an hour); committed rows are not run again; SUBSET=restart
 	@hack/kernels.sh
 
-conformance-matrix: packages build ## run the conformance suite against nine subjects for docs/results/conformance.md (an hour); committed subjects are not run again; SUBSET=bundled FILTER=routing
+conformance-matrix: packages build ## run the conformance suite against nine subjects for docs/results/conformance.md (two and a half hours); committed subjects are not run again; SUBSET=bundled FILTER=routing
 	@hack/conformance.sh
 
 dataplanes: packages build ## compare six proxies, two versions of Cilium among them, over five scenarios on four seeds for docs/results/dataplanes.md (two hours); committed rows are not run again; SUBSET=flap

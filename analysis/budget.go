@@ -107,24 +107,26 @@ func (g *ledger) exceeded() (why []string) {
 	for i, rule := range g.budget.Rules {
 		why = append(why, exceededBy(ruleName(i, rule), rule.Limits, g.tallies[i])...)
 	}
-	rest := g.tallies[len(g.budget.Rules)]
-	for _, loss := range []struct {
-		n, most int
-		how     string
-	}{{rest.dropped, g.budget.Dropped, "dropped"}, {rest.delayed, g.budget.Delayed, "delayed"}} {
-		if loss.n > loss.most {
-			why = append(why, fmt.Sprintf("%s %s, the budget allows %s", g.uncovered(loss.n), loss.how, units.Thousands(loss.most)))
-		}
-	}
-	return why
-}
-
-// uncovered is the begin of a sentence about connections that no rule covers.
-func (g *ledger) uncovered(n int) string {
 	which := ""
 	if len(g.budget.Rules) > 0 {
 		which = " that no rule covers"
 	}
+	return append(why, tooMany(g.tallies[len(g.budget.Rules)], g.budget.Dropped, g.budget.Delayed, which, "the budget")...)
+}
+
+// tooMany lists the limits of counts that a tally exceeds, as sentences. which follows the connections; name is what has the limits.
+func tooMany(t tally, dropped, delayed int, which, name string) (why []string) {
+	if t.dropped > dropped {
+		why = append(why, fmt.Sprintf("%s dropped, %s allows %s", were(t.dropped, which), name, units.Thousands(dropped)))
+	}
+	if t.delayed > delayed {
+		why = append(why, fmt.Sprintf("%s delayed, %s allows %s", were(t.delayed, which), name, units.Thousands(delayed)))
+	}
+	return why
+}
+
+// were is the begin of a sentence about a number of connections.
+func were(n int, which string) string {
 	if n == 1 {
 		return "1 connection" + which + " was"
 	}
@@ -141,12 +143,8 @@ func ruleName(i int, rule record.BudgetRule) string {
 
 // exceededBy lists the limits of a rule that its tally exceeds.
 func exceededBy(name string, limits record.Limits, t tally) (why []string) {
-	dropped, delayed, counts := limits.Counts()
-	if counts && t.dropped > dropped {
-		why = append(why, fmt.Sprintf("%s dropped, %s allows %s", were(t.dropped, "connection"), name, units.Thousands(dropped)))
-	}
-	if counts && t.delayed > delayed {
-		why = append(why, fmt.Sprintf("%s delayed, %s allows %s", were(t.delayed, "connection"), name, units.Thousands(delayed)))
+	if dropped, delayed, counts := limits.Counts(); counts {
+		why = tooMany(t, dropped, delayed, "", name)
 	}
 	if gap, since := t.longest(); limits.LongestGap != nil && gap > time.Duration(*limits.LongestGap) {
 		why = append(why, fmt.Sprintf("an outage at %s lasted up to %s, %s allows %s", units.At(units.Seconds(since)), units.MsText(units.MillisUp(gap)), name,

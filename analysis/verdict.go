@@ -93,13 +93,6 @@ func (a *Analysis) skipped() []string {
 	return why
 }
 
-func were(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " was"
-	}
-	return units.Plural(n, noun) + " were"
-}
-
 func (a *Analysis) badRecord() []string {
 	var why []string
 	if a.distrust != "" {

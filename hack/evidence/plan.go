@@ -33,7 +33,7 @@ var steps = []step{
 	{"verify-runs", "hack/verify.sh", []string{"verified/*.json"}, time.Hour},
 	{"kernels", "hack/kernels.sh", []string{"kernels/*.json"}, time.Hour},
 	{"results", "hack/results.sh", []string{"*.json", "picture/*.json"}, 40 * time.Minute},
-	{"conformance-matrix", "hack/conformance.sh", []string{"conformance/*/*.yaml"}, 2 * time.Hour},
+	{"conformance-matrix", "hack/conformance.sh", []string{"conformance/*/*.yaml"}, 5 * time.Hour},
 }
 
 // job is a step with what is left of it.
