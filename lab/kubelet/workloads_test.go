@@ -95,9 +95,8 @@ func TestUnknownImageNamesTheKnownOnes(t *testing.T) {
 
 // A pod with an unsupported field is refused, and the error names the field. The twin without the field starts.
 func TestUnsupportedFieldsOfImages(t *testing.T) {
-	user, yes := int64(1000), true
+	yes := true
 	for name, change := range map[string]func(*corev1.PodSpec){
-		"runAsUser 1000":        func(s *corev1.PodSpec) { s.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user} },
 		"shareProcessNamespace": func(s *corev1.PodSpec) { s.ShareProcessNamespace = &yes },
 		"tty":                   func(s *corev1.PodSpec) { s.Containers[0].TTY = true },
 		"volume big": func(s *corev1.PodSpec) {
@@ -120,6 +119,22 @@ func TestUnsupportedFieldsOfImages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pod with as few rights as `hitless run --kubeconfig` gives its pods starts.
+func TestPodsWithFewRights(t *testing.T) {
+	runImages(t, func(b *testKubelet) {
+		b.create(webPod("web", func(p *corev1.Pod) {
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(65532)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(1000)), AllowPrivilegeEscalation: new(false),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+		}))
+		b.at(1)
+		if w := b.pod("web").Status.ContainerStatuses[0].State.Waiting; w != nil || len(b.host.starts) != 1 {
+			t.Errorf("%+v", w)
+		}
+	})
 }
 
 // Containers wait for a ConfigMap that does not exist yet, and get variables of all kinds.
