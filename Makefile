@@ -88,7 +88,7 @@ bench-probes: build ## measure the probe engine, fortio and vegeta in namespaces
 zero-loss: packages build ## run the scenarios that must cost no connection, and their red twins, on RUNS=8 seeds for docs/results/zero-loss.md (a night)
 	@hack/zero-loss.sh
 
-first-seed: packages build ## soak kube-proxy v1.12.2 on eight seeds until it hangs, then the bundled proxier for a week in all (two hours); SEEDS=1..2
+first-seed: packages build ## soak kube-proxy v1.12.2 on eight seeds until it hangs, and the bundled proxier with the same churn for a week in all, for docs/results/first-seed.md (two hours and a half); a committed result is not made again
 	@hack/first-seed.sh
 
 versions: packages build ## compare two versions of kube-proxy, OLD=v1.36.1 NEW=v1.37.1 MODE=ipvs; fails when NEW is worse or loses connections (an hour)

@@ -68,6 +68,7 @@ var tables = []part{
 	{"docs/results/museum.md", "museum-kills", museumKills},
 	{"docs/results/verified.md", "verified", verifiedTable},
 	{"docs/results/upstream-rolling-update.md", "rolling", rollingTable},
+	{"docs/results/first-seed.md", "first-seed", firstSeedTable},
 	{"docs/results/zero-loss.md", "zero-loss", tableOf("zero-loss/*.json", compare.WriteResults)},
 	{"docs/results/suites.md", "suites", suitesTable},
 	{"docs/results/conformance.md", "conformance-matrix", conformanceTable},

@@ -21,6 +21,7 @@ var origins = []struct{ page, pattern string }{
 	{"docs/results/museum.md", "museum/*.json"},
 	{"docs/results/verified.md", "verified/*.json"},
 	{"docs/results/zero-loss.md", "zero-loss/*.json"},
+	{"docs/results/first-seed.md", "first-seed/*.json"},
 	{"docs/results/suites.md", "suites/*.json"},
 	{"docs/results/conformance.md", "conformance/*/*.yaml"},
 	{"docs/results/kill-score.md", "kills/mutants.json"},
@@ -33,9 +34,21 @@ var origins = []struct{ page, pattern string }{
 func originParts() (all []part) {
 	for _, o := range origins {
 		all = append(all, part{o.page, "origins", func(top string) (string, error) {
-			rows, err := results.Read(context.Background(), filepath.Join(top, resultsDir), o.pattern)
+			rows, err := committedRows(context.Background(), top, o.pattern)
+			if len(rows) == 0 {
+				return "No result is committed.\n", err
+			}
 			return results.Origins(rows), err
 		}})
 	}
 	return all
+}
+
+// committedRows are those of the committed files of a pattern; none where `make` has not written any yet.
+func committedRows(ctx context.Context, top, pattern string) ([]results.Row, error) {
+	dir := filepath.Join(top, resultsDir)
+	if files, err := filepath.Glob(filepath.Join(dir, pattern)); err != nil || len(files) == 0 {
+		return nil, err
+	}
+	return results.Read(ctx, dir, pattern)
 }

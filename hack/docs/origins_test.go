@@ -30,7 +30,7 @@ func unknownPrograms(text string, rows []results.Row) (unknown []string) {
 func TestPagesNameOnlyTheProgramsOfTheirFiles(t *testing.T) {
 	rowsOf := map[string][]results.Row{}
 	for _, o := range origins {
-		rows, err := results.Read(t.Context(), filepath.Join(top, resultsDir), o.pattern)
+		rows, err := committedRows(t.Context(), top, o.pattern)
 		if err != nil {
 			t.Fatal(err)
 		}

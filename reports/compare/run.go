@@ -22,6 +22,8 @@ type Run struct {
 	WorstGapMs float64          `json:"worstGapMs"` // upper bound of the longest outage; 0 without one
 	// OutageSeconds is the time in which a measured lane had an outage; nil in files of version 1, and without a report.
 	OutageSeconds *float64 `json:"outageSeconds,omitempty"`
+	// LongestOutage is that of WorstGapMs; nil without one, and in older files.
+	LongestOutage *Outage `json:"longestOutage,omitempty"`
 	// DetectionFloorMs is the shortest outage about which the run makes a claim; 0 if it is not known.
 	DetectionFloorMs float64 `json:"detectionFloorMs,omitempty"`
 	// NotFollowed is the number of proxies that did not follow the recovery check; nil without a check.
@@ -41,6 +43,13 @@ type Run struct {
 	Made *record.Made `json:"made,omitempty"`
 }
 
+// Outage is an outage of a run, as its report has it.
+type Outage struct {
+	At    float64 `json:"at"`             // of the first failed attempt, in seconds since the start of the run
+	Node  string  `json:"node,omitempty"` // empty if the attempts took several
+	Cause string  `json:"cause"`          // the report's sentence
+}
+
 // RunOf makes the entry of a run from its report. path is the path of report.json relative to compare.json; history is the hash of
 // the history.
 func RunOf(r *analysis.Report, path, history string) Run {
@@ -48,6 +57,9 @@ func RunOf(r *analysis.Report, path, history string) Run {
 	run := Run{Seed: r.Run.Seed, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped,
 		Delayed: r.Totals.Delayed, WorstGapMs: r.WorstGapMs(), OutageSeconds: &seconds, Report: path, HistorySha256: history,
 		ProgramSha256: r.Run.ProgramSha256, Kernel: &kernel, ControlPlane: r.Run.ControlPlane, Programs: r.Run.Programs, Tools: r.Run.Tools, Failures: failuresOf(r)}
+	if o := r.Worst(); o != nil {
+		run.LongestOutage = &Outage{At: o.From, Node: o.Node, Cause: o.Cause.Text}
+	}
 	if r.DetectionFloor.Ms != nil {
 		run.DetectionFloorMs = *r.DetectionFloor.Ms
 	}
