@@ -26,16 +26,16 @@ func firstSeedTable(top string) (string, error) {
 		return "", err
 	}
 	var b bytes.Buffer
-	b.WriteString("| subject | seed | verdict | connections | dropped | delayed | first dropped at | longest outage | its cause | history |\n" +
+	b.WriteString("| subject | seed | verdict | connections | dropped | delayed | longest outage | its begin | its cause | history |\n" +
 		"|---|---:|---|---:|---:|---:|---:|---:|---|---|\n")
 	for _, s := range c.Subjects {
 		for _, r := range s.Runs {
-			at, outage, cause := "-", "-", "-"
+			outage, at, cause := "-", "-", "-"
 			if o := r.LongestOutage; o != nil {
-				at, outage, cause = fmt.Sprintf("+%.3f s", o.At), fmt.Sprintf("%.1f s", r.WorstGapMs/1e3), reports.Cell(o.Cause)
+				outage, at, cause = fmt.Sprintf("%.1f s", r.WorstGapMs/1e3), fmt.Sprintf("+%.3f s", o.At), reports.Cell(o.Cause)
 			}
 			fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s | %s | %s | `%.12s` |\n", reports.Cell(s.Subject), r.Seed, r.Verdict, units.Thousands(r.Attempts),
-				units.Thousands(r.Dropped), units.Thousands(r.Delayed), at, outage, cause, r.HistorySha256)
+				units.Thousands(r.Dropped), units.Thousands(r.Delayed), outage, at, cause, r.HistorySha256)
 		}
 	}
 	return b.String(), nil
