@@ -146,7 +146,7 @@ func (c *container) valueFrom(from *corev1.EnvVarSource) (value string, set bool
 }
 
 // checkWorkload returns an error for a field of a pod that the lab neither supports nor can ignore, where pods run their images. It ignores what
-// only takes rights away: all programs of a lab have its user 0, which has no rights outside of the lab.
+// only takes rights away: all programs of a lab have its user 0.
 func checkWorkload(object *corev1.Pod) error {
 	spec := &object.Spec
 	for i := range spec.Containers {

@@ -55,10 +55,10 @@ type Outage struct {
 func RunOf(r *analysis.Report, path, history string) Run {
 	seconds, kernel := outageSeconds(r), r.Run.Kernel
 	run := Run{Seed: r.Run.Seed, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped,
-		Delayed: r.Totals.Delayed, WorstGapMs: r.WorstGapMs(), OutageSeconds: &seconds, Report: path, HistorySha256: history,
+		Delayed: r.Totals.Delayed, OutageSeconds: &seconds, Report: path, HistorySha256: history,
 		ProgramSha256: r.Run.ProgramSha256, Kernel: &kernel, ControlPlane: r.Run.ControlPlane, Programs: r.Run.Programs, Tools: r.Run.Tools, Failures: failuresOf(r)}
 	if o := r.Worst(); o != nil {
-		run.LongestOutage = &Outage{At: o.From, Node: o.Node, Cause: o.Cause.Text}
+		run.WorstGapMs, run.LongestOutage = o.UpperMs, &Outage{At: o.From, Node: o.Node, Cause: o.Cause.Text}
 	}
 	if r.DetectionFloor.Ms != nil {
 		run.DetectionFloorMs = *r.DetectionFloor.Ms
