@@ -95,6 +95,22 @@ func (s Scenario) Needs(p Params) (needs []Capability) {
 	return needs
 }
 
+// NeedsOf are the capabilities that the scenario needs with given values: those of the keys, of its steps and of its lanes, each once.
+func (s Scenario) NeedsOf(given map[string]string) ([]Capability, error) {
+	p, err := s.Fill(given)
+	if err != nil {
+		return nil, err
+	}
+	needs := s.Needs(p)
+	for _, parameter := range s.AllParameters() {
+		if _, is := given[parameter.Key]; is {
+			needs = append(needs, parameter.needs...)
+		}
+	}
+	slices.Sort(needs)
+	return slices.Compact(needs), nil
+}
+
 // Lacks are the capabilities that the scenario needs with its default parameters and that are not offered.
 func (s Scenario) Lacks(offers Offers) []Capability { return offers.missing(s.Needs(s.Defaults())) }
 

@@ -34,7 +34,7 @@ of the run are in its report and do not count here. --all searches for all bugs 
 not apply. With several bugs --out has museum.json, junit.xml and a folder for each bug.
 
 Exit codes: 0 not seen, 1 seen, 2 wrong usage or environment, 3 cannot tell, or no bug applies, 130 interrupted. Of several bugs, 1 when any
-is seen, else 3 when any run cannot tell.`,
+is seen, else 3 when any run cannot tell. A shard to which no bug applies has 0.`,
 		Example: `  hitless museum run k8s-85643 --subject kube-proxy@v1.25.3/iptables
   hitless museum run k8s-85643 --controlplane replay --set terminatingFallback=off
   hitless museum run --all --subject exec:proxy.yaml --controlplane replay --shard 1/4`,
@@ -128,6 +128,9 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry, part shard.
 			return err
 		}
 	}
+	if part.Of > 0 && run.Count(found, museum.DoesNotApply) == len(found) {
+		return nil // the other shards have the bugs that apply
+	}
 	if code := museum.ExitCode(run.Answers(found)...); code != exitPass {
 		return exitError{code: code}
 	}
@@ -137,6 +140,11 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry, part shard.
 // examine runs the entries, and prints each answer. Of several bugs the results so far are written after each, so that an interrupt loses none.
 func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several bool) (found []run.BugResult, err error) {
 	out := cmd.OutOrStdout()
+	if len(entries) == 0 { // a shard of more shards than bugs
+		if err := run.WriteBugs(c.o.Out, nil); err != nil {
+			return nil, err
+		}
+	}
 	for _, e := range entries {
 		one := c.o
 		if several {

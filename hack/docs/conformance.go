@@ -70,7 +70,11 @@ func failedSpecs(all []*conformance.Report) string {
 		for _, s := range r.Specs {
 			count[s.State]++
 		}
-		fmt.Fprintf(&text, "| %s | %d | %d | %d | `%s` |\n", r.Implementation.Subject, len(r.Specs), count[conformance.Passed], count[conformance.Skipped], r.Selected.Labels)
+		labels := "all"
+		if filter := r.Selected.Labels; filter != "" {
+			labels = "`" + strings.ReplaceAll(filter, "|", "\\|") + "`"
+		}
+		fmt.Fprintf(&text, "| %s | %d | %d | %d | %s |\n", r.Implementation.Subject, len(r.Specs), count[conformance.Passed], count[conformance.Skipped], labels)
 	}
 	return text.String()
 }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hitless/hitless/hack/bugs"
@@ -50,6 +52,7 @@ func museumList(string) (string, error) {
 func museumTable(top string) (string, error) {
 	var text strings.Builder
 	pairs, caught := [2]int{}, 0
+	var stale []string // their answers are of other triggers
 	for i, unfixed := range []bool{false, true} {
 		text.WriteString([]string{"", "\nBugs without a fixed version; their twin is another mode, another program or a workaround:\n\n"}[i] +
 			"| bug | with it | seen | verdict | without it | not seen | verdict | histories of seed 1 |\n|---|---|---|---|---|---|---|---|\n")
@@ -61,6 +64,10 @@ func museumTable(top string) (string, error) {
 			if err != nil {
 				return "", err
 			}
+			if a.Bad, a.Good = about(e, e.Bad, a.Bad), about(e, e.Good, a.Good); len(a.Bad) == 0 {
+				stale = append(stale, e.ID)
+				continue
+			}
 			fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s | %s, %s |\n", e.ID, e.Bad, countOf(a.Bad, museum.Seen), verdictOf(a.Bad),
 				cmp.Or(e.Good.String(), "none is known"), countOf(a.Good, museum.NotSeen), verdictOf(a.Good), shortHash(a.Bad), shortHash(a.Good))
 			pairs[i]++
@@ -71,7 +78,18 @@ func museumTable(top string) (string, error) {
 	}
 	fmt.Fprintf(&text, "\n%s with a fixed version and %s without one were run. On the first seed the verdict alone tells the subjects of %d of them apart. "+
 		"It is fail with the bug; without it, it is pass or the loss is less than half.\n", units.Plural(pairs[0], "bug"), units.Thousands(pairs[1]), caught)
+	if len(stale) > 0 {
+		fmt.Fprintf(&text, "\nNo row, because the trigger was changed after the runs: %s.\n", strings.Join(stale, ", "))
+	}
 	return text.String(), nil
+}
+
+// about are the answers about a specimen of an entry as it is now. Older answers do not tell their trigger: their subject and settings count.
+func about(e museum.Entry, s museum.Specimen, all []run.BugResult) []run.BugResult {
+	trigger := e.TriggerSha256()
+	return slices.DeleteFunc(slices.Clone(all), func(b run.BugResult) bool {
+		return b.Subject != s.Subject || !maps.Equal(b.Set, s.Set) || b.TriggerSha256 != "" && b.TriggerSha256 != trigger
+	})
 }
 
 // museumKills is the table of the conformance specs that tell the specimens of each bug apart.
@@ -96,7 +114,7 @@ func museumKills(top string) (string, error) {
 		measured++
 	}
 	if measured == 0 {
-		return "No bug was measured yet.\n", nil
+		return "*Not measured yet*: no result of `make museum-kills` is committed. It takes five hours.\n", nil
 	}
 	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured.", found, measured)
 	if alone.Len() > 0 {

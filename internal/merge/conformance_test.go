@@ -172,6 +172,18 @@ func TestThePageOfAMergedSuiteHasTheRuns(t *testing.T) {
 	}
 }
 
+// The whole has Ginkgo's files too, for programs that read JUnit.
+func TestAMergedSuiteHasGinkgosFiles(t *testing.T) {
+	s := newSuite(t, nil)
+	out, err := s.merge(nil)
+	s.must(err)
+	for _, name := range []string{"junit.xml", "ginkgo.json"} {
+		if data, err := os.ReadFile(filepath.Join(out, name)); err != nil || !bytes.Contains(data, []byte("quiet new")) {
+			t.Errorf("%s does not name the specs: %v", name, err)
+		}
+	}
+}
+
 // With a key, the seal of each run must be signed too. A run without a verdict has its hash in the signed report.
 func TestMergedSuitesAreSigned(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))

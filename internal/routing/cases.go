@@ -66,12 +66,12 @@ var Cases = []Case{
 	{Name: "affinity, load balancer IP", Client: "client", Target: "lb/40:80", Want: "one", Source: "node", Features: []string{"affinity", "load-balancer"}},
 	{Name: "affinity, NodePort", Client: "client", Target: "node:30040", Want: "one", Source: "node", Features: []string{"affinity", "node-port"}},
 	{Name: "source ranges", Client: "client", Target: "lb/41:80", Want: "a r", Features: []string{"source-ranges", "load-balancer"}},
-	{Name: "source ranges, other client", Client: "stranger", Target: "lb/41:80", Want: "dropped", Features: []string{"source-ranges", "load-balancer"}},
+	{Name: "source ranges, other client", Client: "stranger", Target: "lb/41:80", Want: "dropped", Promised: Blocked, Features: []string{"source-ranges", "load-balancer"}},
 	{Name: "source ranges, NodePort", Client: "stranger", Target: "node:30041", Want: "a r", Features: []string{"source-ranges", "node-port"}},
 	{Name: "source ranges, cluster IP", Client: "c", Target: "cluster/41:80", Want: "a r", Features: []string{"source-ranges", "cluster-ip"}},
-	{Name: "load balancer with ipMode Proxy (KEP-1860)", Client: "client", Target: "lb/42:80", Want: "dropped", Features: []string{"ip-mode", "load-balancer"}},
+	{Name: "load balancer with ipMode Proxy (KEP-1860)", Client: "client", Target: "lb/42:80", Want: "dropped", Promised: Blocked, Features: []string{"ip-mode", "load-balancer"}},
 	{Name: "load balancer with ipMode Proxy, NodePort", Client: "client", Target: "node:30042", Want: "a", Features: []string{"ip-mode", "node-port"}},
-	{Name: "Service of another proxy", Client: "c", Target: "cluster/43:80", Want: "dropped", Features: []string{"service-proxy-name", "cluster-ip"}},
+	{Name: "Service of another proxy", Client: "c", Target: "cluster/43:80", Want: "dropped", Promised: Blocked, Features: []string{"service-proxy-name", "cluster-ip"}},
 	{Name: "scheduler annotation", Client: "c", Target: "cluster/44:80", Want: "one", NFTables: "a b r", IPVS: "a b r", Features: []string{"cluster-ip"}, Own: true},
 
 	{Name: "UDP", Client: "c", Target: "udp!cluster/50:80", Want: "a r", Source: "itself", Features: []string{"udp", "cluster-ip"}},
@@ -121,7 +121,7 @@ var Changes = []Change{
 	}},
 	{changeTo("b r", admitting(strangers)), []Case{
 		{Name: "policy changed to Cluster with source ranges", Client: "stranger", Target: "lb/1:80", Want: "b r", Source: "node", Features: []string{"source-ranges", "policy-change", "load-balancer"}},
-		{Name: "client outside the source ranges", Client: "client", Target: "lb/1:80", Want: "dropped", Features: []string{"source-ranges", "load-balancer"}},
+		{Name: "client outside the source ranges", Client: "client", Target: "lb/1:80", Want: "dropped", Promised: Blocked, Features: []string{"source-ranges", "load-balancer"}},
 	}},
 	{changeTo("b r", func(s *v1.Service) {
 		s.Spec.Type, s.Status.LoadBalancer, s.Spec.Ports[0].NodePort = v1.ServiceTypeClusterIP, v1.LoadBalancerStatus{}, 0
@@ -129,11 +129,11 @@ var Changes = []Change{
 		{Name: "type changed to ClusterIP", Client: "c", Target: "cluster/1:80", Want: "b r", Source: "itself", Features: []string{"policy-change", "cluster-ip"}},
 		{Name: "type changed to ClusterIP, NodePort", Client: "client", Target: "node:30001", Want: "refused", Features: []string{"policy-change", "node-port"}},
 		// Source ranges admitted the stranger until now: only the change can stop it.
-		{Name: "type changed to ClusterIP, load balancer IP", Client: "stranger", Target: "lb/1:80", Want: "dropped", WaitForDrain: true, Features: []string{"policy-change", "load-balancer"}},
+		{Name: "type changed to ClusterIP, load balancer IP", Client: "stranger", Target: "lb/1:80", Want: "dropped", Promised: Blocked, WaitForDrain: true, Features: []string{"policy-change", "load-balancer"}},
 	}},
 	{func(w *Testbed) error {
 		return w.remove("Service", shop, "plain")
-	}, []Case{{Name: "deleted", Client: "c", Target: "cluster/1:80", Want: "dropped", WaitForDrain: true, Features: []string{"removed-flows", "cluster-ip"}}}},
+	}, []Case{{Name: "deleted", Client: "c", Target: "cluster/1:80", Want: "dropped", Promised: Blocked, WaitForDrain: true, Features: []string{"deletion", "cluster-ip"}}}},
 }
 
 // changeTo gives the first Service other endpoints and settings. Addresses in the settings follow the family of the testbed.

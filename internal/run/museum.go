@@ -55,7 +55,7 @@ func Count(results []BugResult, answer museum.Answer) (n int) {
 }
 
 // Museum runs an entry's trigger and searches the record for the entry's signature. An invalid run gives CannotTell, and a subject in a
-// mode that cannot have the bug DoesNotApply, without a run.
+// mode that cannot have the bug, or one that cannot run the trigger, DoesNotApply, without a run.
 func Museum(ctx context.Context, o Options, e museum.Entry) (BugResult, error) {
 	given := o.besides(e)
 	if err := o.UseEntry(e); err != nil {
@@ -72,11 +72,14 @@ func Museum(ctx context.Context, o Options, e museum.Entry) (BugResult, error) {
 	}
 	result, err := Run(ctx, o)
 	var invalid *InvalidError
-	if errors.As(err, &invalid) {
+	switch {
+	case SubjectLacks(err):
+		b.Answer, b.Reasons = museum.DoesNotApply, []string{err.Error()}
+		return b, nil
+	case errors.As(err, &invalid):
 		b.Answer, b.Reasons = museum.CannotTell, []string{err.Error()}
 		return b, nil
-	}
-	if err != nil {
+	case err != nil:
 		return b, err
 	}
 	b.Folder = result.Dir
@@ -128,10 +131,7 @@ func modeOf(ctx context.Context, name string) (string, error) {
 
 // UseEntry sets the scenario and parameters of an entry, which the call cannot change. Parameters of the entry's bad specimen are defaults.
 func (o *Options) UseEntry(e museum.Entry) error {
-	set := maps.Clone(e.Bad.Set)
-	if set == nil {
-		set = map[string]string{}
-	}
+	set := e.SetOf(o.Subject)
 	fixed := e.Needs()
 	for _, key := range sortedKeys(o.Set) {
 		if need, fixed := fixed[key]; fixed && need != o.Set[key] {
@@ -164,7 +164,7 @@ func (o *Options) besides(e museum.Entry) map[string]string {
 // MuseumFile is the file with the results of several bugs.
 const MuseumFile = "museum.json"
 
-// ReadBugs reads a museum.json, which has at least one result.
+// ReadBugs reads a museum.json. That of a shard may have no result.
 func ReadBugs(ctx context.Context, file string) (found []BugResult, err error) {
 	data, err := input.Read(ctx, file, input.TextBytes)
 	if err != nil {
@@ -177,9 +177,6 @@ func ReadBugs(ctx context.Context, file string) (found []BugResult, err error) {
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil, fmt.Errorf("reading the bugs in %s: it has text after its list; give the %s of `hitless museum run --all`", file, MuseumFile)
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("reading the bugs in %s: it has no bug", file)
 	}
 	return found, nil
 }
@@ -201,6 +198,9 @@ func WriteBugs(dir string, found []BugResult) error {
 	var results, junit bytes.Buffer
 	encoder := json.NewEncoder(&results)
 	encoder.SetIndent("", "  ")
+	if found == nil {
+		found = []BugResult{} // a list, also where it is empty
+	}
 	if err := errors.Join(encoder.Encode(found), reports.WriteJUnitCases(&junit, "hitless museum", cases)); err != nil {
 		return err
 	}

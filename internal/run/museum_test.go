@@ -31,6 +31,36 @@ func TestEntriesCanBeRun(t *testing.T) {
 	}
 }
 
+// The proxy that follows the subject has its version, unless the call names another one.
+func TestTheProxyAfterAChangeHasTheSubjectsVersion(t *testing.T) {
+	e, err := museum.Find("k8s-102314")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for subject, want := range map[string]string{"kube-proxy@v1.14.10/iptables": "kube-proxy@v1.14.10/ipvs", "exec:proxy.yaml": "kube-proxy@v1.37.1/ipvs"} {
+		o := Options{LabOptions: site.LabOptions{Subject: subject}}
+		if err := o.UseEntry(e); err != nil || o.Set["to"] != want {
+			t.Errorf("%s is changed to %s (%v), want %s", subject, o.Set["to"], err, want)
+		}
+	}
+	o := Options{LabOptions: site.LabOptions{Subject: "kube-proxy@v1.14.10/iptables"}, Set: map[string]string{"to": "bundled"}}
+	if err := o.UseEntry(e); err != nil || o.Set["to"] != "bundled" {
+		t.Errorf("a given proxy becomes %s (%v)", o.Set["to"], err)
+	}
+}
+
+// A subject that cannot run a trigger does not have the bug, and the search goes on.
+func TestABugWhoseTriggerTheSubjectCannotRunDoesNotApply(t *testing.T) {
+	e, err := museum.Find("k8s-110208")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{LabOptions: site.LabOptions{Subject: "kube-proxy@v1.25.3/userspace", ControlPlane: "replay"}, Seed: 1, Out: filepath.Join(t.TempDir(), "out")}
+	if b, err := Museum(t.Context(), o, e); err != nil || b.Answer != museum.DoesNotApply {
+		t.Errorf("%s: %q, %v", b.Answer, b.Reasons, err)
+	}
+}
+
 // A proxy in another mode cannot have the bug, and nothing is run.
 func TestABugOfAnotherModeDoesNotApply(t *testing.T) {
 	e, err := museum.Find("k8s-134147")

@@ -30,6 +30,8 @@ type fakeRun struct {
 	freshUntil time.Duration    // end of the answers of lane udp-fresh; 0 without that lane
 	unserved   time.Duration    // begin of the answers of a lane to a port without a Service; 0 without that lane
 	masquerade time.Duration    // from when on pods see the address of a node as the client's; 0 for never
+	// controlPlane is that of the run; replay when empty.
+	controlPlane string
 	// flow returns the pod that answers the UDP flow at a time, empty for none; nil without a UDP flow.
 	flow func(at time.Duration) string
 	// flowClass returns the class of an unanswered datagram; nil means reply-timeout.
@@ -120,7 +122,7 @@ func (s *fakeRun) record(t *testing.T) *Record {
 func (s *fakeRun) write(t *testing.T) *Record {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "history")
-	w, err := record.NewHistoryWriter(dir, record.Run{Scenario: s.scenario, Parameters: s.params, Seed: 1, Clock: "virtual", Nodes: s.nodes, Kernel: record.Kernel{Kind: "vm"}})
+	w, err := record.NewHistoryWriter(dir, record.Run{Scenario: s.scenario, Parameters: s.params, Seed: 1, Clock: "virtual", ControlPlane: cmp.Or(s.controlPlane, "replay"), Nodes: s.nodes, Kernel: record.Kernel{Kind: "vm"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func graceful() []Entry {
 			Bad:  Specimen{Subject: "kube-proxy@v1.13.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.13.12/ipvs"},
 			Scenario: "rollout", Set: map[string]string{"reuse": "10s", "trafficPolicy": "Cluster", "replicas": "2", "rollouts": "1", "settle": "75s",
 				"shutdownDelay": "5s", "gracePeriod": "10s", "lanes": "tcp-new"},
-			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: 50 * time.Second,
+			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, within: 3 * time.Second, least: 50 * time.Second,
 				pause: 15 * time.Second}.search,
 		},
 		{

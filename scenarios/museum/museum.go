@@ -87,6 +87,29 @@ func (e Entry) Applies(mode string) bool {
 	return mode == "" || len(e.Modes) == 0 || slices.Contains(e.Modes, mode)
 }
 
+// SetOf are the parameters of the specimen with the bug, for a subject. Where they name the specimen's version of kube-proxy, they name the
+// subject's.
+func (e Entry) SetOf(subject string) map[string]string {
+	set := map[string]string{}
+	for key, value := range e.Bad.Set {
+		if version := kubeProxyVersion(subject); version != "" {
+			value = strings.ReplaceAll(value, "kube-proxy@"+kubeProxyVersion(e.Bad.Subject)+"/", "kube-proxy@"+version+"/")
+		}
+		set[key] = value
+	}
+	return set
+}
+
+// kubeProxyVersion is the version in the name of a subject; empty for other subjects than kube-proxy.
+func kubeProxyVersion(subject string) string {
+	rest, is := strings.CutPrefix(subject, "kube-proxy@")
+	if !is {
+		return ""
+	}
+	version, _, _ := strings.Cut(rest, "/")
+	return version
+}
+
 // Find returns the entry with this id. The error names a known id that is similar, or tells how to list all.
 func Find(id string) (Entry, error) {
 	var ids []string
@@ -113,7 +136,7 @@ const (
 	NotSeen Answer = "not seen"
 	// CannotTell means that the run is invalid, did not trigger the bug's conditions, or could not have detected it.
 	CannotTell Answer = "cannot tell"
-	// DoesNotApply means that a proxy of the subject's mode cannot have the bug.
+	// DoesNotApply means that a proxy of the subject's mode cannot have the bug, or that the subject cannot run its trigger.
 	DoesNotApply Answer = "does not apply"
 )
 

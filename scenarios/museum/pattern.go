@@ -222,11 +222,14 @@ func over(node string, occasions func(r *Record) []step) func(r *Record) []step 
 }
 
 // atExits returns the occasions that are the ends of pods of the measured workload in the scenario.
-func atExits(r *Record) (found []step) {
+func atExits(r *Record) []step { return r.podsThat("exited") }
+
+// podsThat returns when pods of the measured workload got a state in the scenario; the name is the pod's.
+func (r *Record) podsThat(state string) (found []step) {
 	scenario := r.phase("scenario")
 	for _, e := range r.Events {
-		if b, is := e.Body.(record.Pod); is && b.State == "exited" && e.At > scenario && strings.HasPrefix(b.Pod, "web-") {
-			found = append(found, step{"the end of " + b.Pod, b.Node, e.At, e.At})
+		if b, is := e.Body.(record.Pod); is && b.State == state && e.At > scenario && strings.HasPrefix(b.Pod, "web-") {
+			found = append(found, step{b.Pod, b.Node, e.At, e.At})
 		}
 	}
 	return found

@@ -90,9 +90,9 @@ func policies() []Entry {
 			Affected: "kube-proxy v1.22.0 to v1.22.10; later minors do not read the field either, because no supported upgrade leaves it",
 			Look:     "All nodes lose connections of a Service with externalTrafficPolicy: Local from the new EndpointSlice on. They fail their health checks, and the load balancer removes them.",
 			Bad:      Specimen{Subject: "kube-proxy@v1.22.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.22.17/iptables"},
-			Signature: namesPods(oldSlice, map[string]string{"10.244.1.2": "node-1", "10.244.2.2": "node-2"}, pattern{occasions: atSteps(oldSlice),
+			Signature: onReplay(namesPods(oldSlice, map[string]string{"10.244.1.2": "node-1", "10.244.2.2": "node-2"}, pattern{occasions: atSteps(oldSlice),
 				name: "EndpointSlices without nodeName", protocol: record.ProtocolNew,
-				within: 20 * time.Second, least: 45 * time.Second, toEnd: true}.search), // from the removal of the last node on
+				within: 20 * time.Second, least: 45 * time.Second, toEnd: true}.search)), // from the removal of the last node on
 		}),
 		withTimeline(Entry{
 			ID: "k8s-122614", Title: "a change of loadBalancerSourceRanges has no effect: a client that is not allowed is served",

@@ -28,6 +28,9 @@ func ReadBugs(ctx context.Context, file, subject string) ([]Bug, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("reading the bugs in %s: it has none; give the %s of a whole `hitless museum run --all`", file, run.MuseumFile)
+	}
 	return bugsOf(found, file, subject)
 }
 

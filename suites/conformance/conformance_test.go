@@ -44,11 +44,15 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Register(t.Context(), config); err != nil {
+	suite, err := Register(t.Context(), config)
+	if err != nil {
 		t.Fatal(err)
 	}
 	suites.Partial = *shardFlag != "" // a filter that no spec of the whole matches is an error of Register
 	ginkgo.RunSpecs(t, description)
+	if r := suite.report; r != nil && !config.DryRun && r.ExitCode() == 2 { // only the first process of Ginkgo has a report
+		t.Errorf("no spec ran, because all were skipped: %s", r.Summary())
+	}
 }
 
 // liveOfFlags is the live cluster that the flags of e2e-framework name: its resolution of file and context. The variable KUBECONFIG alone

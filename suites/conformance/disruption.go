@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -133,12 +134,12 @@ func (d disruption) specs() (all []Spec) {
 		for _, lane := range group.lanes {
 			lanes += "," + lane
 		}
-		source := d.source
+		source, features := d.source, slices.Concat(d.features, group.features)
 		if run.Scenario == "scale" && word == "datagrams" {
-			source = udpFlows
+			source, features = udpFlows, append(features, "removed-flows")
 		}
 		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise + familyWords[family].ending, Source: source, Level: level, Kind: Disruption,
-			Family: familyWords[family].family, Features: append(append([]string{}, d.features...), group.features...), Run: &run, lanes: group.lanes,
+			Family: familyWords[family].family, Features: features, Run: &run, lanes: group.lanes,
 			ready: run.Set["change"] == "ready"})
 	}
 	if len(d.lanes) > 0 && !d.fixed {
@@ -185,7 +186,7 @@ func disruptionRuns() []disruption {
 		{Run{Name: "restart-stop", Scenario: "restart", Set: set("signal", "STOP", "which", "all", "downtime", "10s", "trafficPolicy", "Cluster")}, Extended,
 			"proxies that stand still for 10 s lose no new connection", restartSource, []string{"restart"}, []string{"open"}, false},
 		{Run{Name: "restart-change", Scenario: "restart", Set: set("change", "on", "shutdownDelay", "15s", "trafficPolicy", "Cluster")}, Core,
-			"a change of endpoints while the proxy restarts loses no new connection", restartSource, []string{"restart", "removed-flows"}, []string{"fresh"}, false},
+			"a change of endpoints while the proxy restarts loses no new connection", restartSource, []string{"restart"}, []string{"fresh"}, false},
 		// One of two pods is unready at a time, so that a node that does not use the other one refuses connections.
 		{Run{Name: "restart-ready", Scenario: "restart", Set: set("change", "ready", "replicas", "2", "trafficPolicy", "Cluster"), Nodes: 2}, Extended,
 			"a pod that becomes ready while the proxy restarts is used again", "kubernetes#92019", []string{"restart", "endpoints"}, nil, false},
@@ -218,7 +219,7 @@ func disruptionRuns() []disruption {
 		{Run{Name: "policy-type", Scenario: "policy", Set: set("changes", "type", "between", "3s", "target", "nodePort")}, Extended,
 			"a change of the type and back loses no new connection at the node port", policySource, []string{"policy-change", "node-port"}, nil, false},
 		{Run{Name: "recreate", Scenario: "recreate", Set: set("away", "5s")}, Extended,
-			"a Service that is created again with the same addresses serves 1 s later", e2e + "should work after the service has been recreated", []string{"recreate", "removed-flows"}, nil, false},
+			"a Service that is created again with the same addresses serves 2 s later", e2e + "should work after the service has been recreated", []string{"recreate"}, nil, false},
 		{Run{Name: "api-away", Scenario: "api", Set: set("away", "40s", "relists", "0", "trafficPolicy", "Cluster", "shutdownDelay", "5s", "gracePeriod", "10s"), Rate: 20}, Core,
 			"proxies without an API server keep serving, and follow the next change", apiSource, []string{"api-outage", "rollout"}, nil, false},
 		{Run{Name: "api-relist", Scenario: "api", Set: set("away", "0s", "relists", "2", "trafficPolicy", "Cluster", "shutdownDelay", "5s", "gracePeriod", "10s")}, Core,
@@ -230,7 +231,7 @@ func disruptionRuns() []disruption {
 		{Run{Name: "others-restart", Scenario: "restart", Set: set("trafficPolicy", "Cluster", "others", others), Nightly: true}, Extended,
 			"a proxy that starts again and finds 2,000 other Services loses no new connection", restartSource, []string{manyServices, "restart"}, []string{"open"}, false},
 		{Run{Name: "interference-flush", Scenario: "interference", Set: set("lasts", "20s", "trafficPolicy", "Cluster"), Nightly: true}, Extended,
-			"a proxy whose rules another program flushed writes them again within 1 s", "kubernetes#81517: the reload of a firewall may delete the proxy's rules, which it writes again", []string{"interference"}, nil, false},
+			"a proxy whose rules another program flushed writes them again within 2 s", "kubernetes#81517: the reload of a firewall may delete the proxy's rules, which it writes again", []string{"interference"}, nil, false},
 		{Run{Name: "interference-stale-allow", Scenario: "interference", Set: set("what", "stale-allow"), Nightly: true}, Extended,
 			"a proxy leaves the rules of other programs alone", "KEP-3866: each program has its own tables, and leaves those of others alone", []string{"interference"}, nil, false},
 	}

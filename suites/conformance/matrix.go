@@ -39,7 +39,7 @@ type Row struct {
 type Cell struct {
 	State  string // supported, failed, undecided, or empty: no spec; of a bug its answer
 	Failed []string
-	Since  string // the subject of an earlier version of the same mode after which it failed first; empty for unknown
+	Since  string // the newest earlier version of the same mode that passed the failed specs; empty for none
 }
 
 // Class is the class of the cell on the page.
@@ -112,8 +112,13 @@ func joinShards(parts []*Report) (*Report, error) {
 		if joined.Program = cmp.Or(joined.Program, p.Program); p.Program != "" && p.Program != joined.Program {
 			return nil, fmt.Errorf("shard %s was made by another program than another one, %.12s and %.12s; run all shards with one", p.Selected.Shard, p.Program, joined.Program)
 		}
-		if joined.Implementation.Name == "" { // that shard ran nothing
+		switch ran := p.Implementation.Name != ""; {
+		case !ran: // that shard ran nothing
+		case joined.Implementation.Name == "":
 			joined.Implementation, joined.Site = p.Implementation, p.Site
+		case p.Implementation != joined.Implementation || p.Site != joined.Site:
+			return nil, fmt.Errorf("shard %s ran another proxy or on another site than another one, %s on %s and %s on %s; run all shards with one",
+				p.Selected.Shard, p.Implementation.words(), p.Site.words(), joined.Implementation.words(), joined.Site.words())
 		}
 		for _, s := range p.Specs {
 			bySpec[s.Name] = s
@@ -151,7 +156,7 @@ func NewMatrix(all []*Report) (*Matrix, error) {
 		for _, r := range all {
 			cell := r.cell(feature)
 			if cell.State == "failed" {
-				cell.Since = lastWithout(all, r, feature)
+				cell.Since = lastWithout(all, r, cell.Failed)
 			}
 			known = known || cell.State != ""
 			row.Cells = append(row.Cells, cell)
@@ -169,9 +174,14 @@ func (r *Report) Title() string {
 	if r.Implementation.Subject != "" {
 		return r.Implementation.Subject
 	}
-	i := r.Implementation
-	return cmp.Or(strings.Join(strings.Fields(i.Name+" "+i.Version+" "+i.Mode), " "), "the subject")
+	return cmp.Or(r.Implementation.words(), "the subject")
 }
+
+func (i Implementation) words() string {
+	return strings.Join(strings.Fields(i.Name+" "+i.Version+" "+i.Mode), " ")
+}
+
+func (s Site) words() string { return s.Kernel + " with the control plane " + s.ControlPlane }
 
 func (r *Report) cell(feature string) (c Cell) {
 	passed, others := 0, 0
@@ -197,16 +207,28 @@ func (r *Report) cell(feature string) (c Cell) {
 	return c
 }
 
-// lastWithout is the newest older version of a subject, of the same mode, that supports a feature; empty if there is none.
-func lastWithout(all []*Report, of *Report, feature string) (last string) {
+// lastWithout is the newest older version of a subject, of the same mode, that passed the specs which the subject failed; empty if there is
+// none.
+func lastWithout(all []*Report, of *Report, failed []string) (last string) {
 	best := ""
 	for _, r := range all {
 		same := r.Implementation.Name == of.Implementation.Name && r.Implementation.Mode == of.Implementation.Mode
-		if version := r.Implementation.Version; same && older(version, of.Implementation.Version) && r.cell(feature).State == "supported" && (best == "" || older(best, version)) {
+		if version := r.Implementation.Version; same && older(version, of.Implementation.Version) && r.passed(failed) && (best == "" || older(best, version)) {
 			best, last = version, r.Title()
 		}
 	}
 	return last
+}
+
+// passed reports whether all specs with these names ran and passed.
+func (r *Report) passed(names []string) bool {
+	left := len(names)
+	for _, s := range r.Specs {
+		if s.State == Passed && slices.Contains(names, s.Name) {
+			left--
+		}
+	}
+	return left == 0
 }
 
 // older compares versions such as v1.9.0 and v1.26.0 by their numbers.

@@ -91,6 +91,25 @@ func TestShardsOfOneProgramAreJoined(t *testing.T) {
 	}
 }
 
+// Shards of two proxies or of two sites are no whole.
+func TestShardsOfOneProxyAndSiteAreJoined(t *testing.T) {
+	shardOf := func(shard, spec string) *Report {
+		r := reportOf("exec:proxy.yaml", "v1", map[string]State{spec: Passed})
+		r.Selected.Shard, r.Selected.Specs, r.Site = shard, 2, Site{Kernel: "vm 6.1.0", ControlPlane: "kube v1.37.1"}
+		return r
+	}
+	for name, change := range map[string]func(r *Report){
+		"version": func(r *Report) { r.Implementation.Version = "v2" }, "name": func(r *Report) { r.Implementation.Name = "cilium" },
+		"kernel": func(r *Report) { r.Site.Kernel = "vm 5.10.0" }, "nothing": func(*Report) {},
+	} {
+		one, other := shardOf("1/2", "quiet new"), shardOf("2/2", "drain new")
+		change(other)
+		if _, err := Join([]*Report{one, other}); (err == nil) != (name == "nothing") {
+			t.Errorf("the shards differ in %s: %v", name, err)
+		}
+	}
+}
+
 func reportOf(subject, version string, states map[string]State) *Report {
 	r := &Report{Implementation: Implementation{Subject: subject, Name: "kube-proxy", Version: version, Mode: "iptables"}}
 	for _, s := range Catalog() {
@@ -106,6 +125,7 @@ func TestTheMatrixSaysWhatFailedAndSinceWhen(t *testing.T) {
 		reportOf("new", "v1.26.0", map[string]State{"drain new": Failed, "quiet new": Passed}),
 		reportOf("old", "v1.9.0", map[string]State{"drain new": Passed, "quiet new": Skipped}),
 		reportOf("oldest", "v1.8.1", map[string]State{"drain new": Passed}),
+		reportOf("less", "v1.10.0", map[string]State{"drain fresh": Passed}), // the failed spec did not run
 	}
 	m, err := NewMatrix(all)
 	if err != nil {

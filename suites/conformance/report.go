@@ -140,6 +140,8 @@ func (s *Suite) newReport(r types.Report) *Report {
 		report.Ended = "dry run"
 	} else if len(r.SpecialSuiteFailureReasons) > 0 {
 		report.Ended = strings.Join(r.SpecialSuiteFailureReasons, "; ")
+	} else if s.err != nil {
+		report.Ended = s.err.Error()
 	}
 	byText := map[string]types.SpecReport{}
 	for _, spec := range r.SpecReports {

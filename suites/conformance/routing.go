@@ -82,7 +82,7 @@ var sources = []struct{ feature, source string }{
 	{"udp", "ServicePort.protocol"},
 	{"hairpin", e2e + "should allow pods to hairpin back to themselves through services"},
 	{"host-isolation", "kubernetes#72236: a virtual address serves its ports, and no program of the node"},
-	{"removed-flows", "ServiceSpec.clusterIP: the address of a deleted Service leads nowhere"},
+	{"deletion", "ServiceSpec.clusterIP: the address of a deleted Service leads nowhere"},
 	{"internal-policy-local", "ServiceSpec.internalTrafficPolicy (KEP-2086)"},
 	{"external-policy-local", "ServiceSpec.externalTrafficPolicy"},
 	{"policy-change", "ServiceSpec.type: it determines how the Service is exposed, and may change"},
@@ -99,6 +99,7 @@ const (
 	e2e           = "kubernetes test/e2e/network/service.go: "
 	noEndpoints   = e2e + "should be rejected when no endpoints exist"
 	otherPrograms = "ServiceSpec.ports: the other ports of the node are not the Service's"
+	sourceOfPods  = e2e + "should preserve source pod IP for traffic thru service cluster IP"
 )
 
 func sourceOf(q routing.Case) (source string) {
@@ -113,6 +114,10 @@ func sourceOf(q routing.Case) (source string) {
 	case q.Want == "host":
 		source = otherPrograms
 	}
+	// No API field promises the client's address without a policy Local.
+	if q.Source == "itself" && !slices.Contains(q.Features, "external-policy-local") && !slices.Contains(q.Features, "internal-policy-local") {
+		source += ", " + sourceOfPods
+	}
 	if q.Both {
 		source += ", in each family of a dual-stack Service (KEP-563)"
 	}
@@ -125,9 +130,9 @@ var optional = []string{"hints", "traffic-distribution", "sctp", "ip-mode", "ser
 // deviates reports whether the bundled proxier does otherwise than a case promises.
 func deviates(q routing.Case) bool { return q.Promised != "" && q.Promised != routing.Blocked }
 
-// levelOf is extended for optional features, and for what the bundled proxier does otherwise, as docs/conformance.md explains.
+// levelOf is extended for optional features. A promise stays core where the bundled proxier breaks it.
 func levelOf(q routing.Case) Level {
-	if deviates(q) || slices.ContainsFunc(q.Features, func(f string) bool { return slices.Contains(optional, f) }) {
+	if slices.ContainsFunc(q.Features, func(f string) bool { return slices.Contains(optional, f) }) {
 		return Extended
 	}
 	return Core

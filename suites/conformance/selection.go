@@ -62,8 +62,7 @@ func (s Selection) filter() (func(Spec) bool, error) {
 		return nil, err
 	}
 	return func(spec Spec) bool {
-		text := description + " " + container + " " + spec.Text()
-		matches := func(p *regexp.Regexp) bool { return p.MatchString(text) }
+		matches := func(p *regexp.Regexp) bool { return p.MatchString(spec.fullText()) }
 		return labels(spec.Labels()) && (len(focus) == 0 || slices.ContainsFunc(focus, matches)) && !slices.ContainsFunc(skip, matches)
 	}, nil
 }
@@ -132,6 +131,28 @@ func filterWords(filter string) (words []string) {
 	return words
 }
 
+// checkFocus refuses expressions that match no spec at all: they are misspelled.
+func (s Selection) checkFocus(all []Spec) error {
+	for _, e := range []struct {
+		flag  string
+		texts []string
+	}{{"--focus", s.Focus}, {"--skip", s.Skip}} {
+		expressions, err := patterns(e.flag, e.texts)
+		if err != nil {
+			return err
+		}
+		for i, p := range expressions {
+			if !slices.ContainsFunc(all, func(spec Spec) bool { return p.MatchString(spec.fullText()) }) {
+				return fmt.Errorf("%s %q matches no spec; `hitless conformance --dry-run` lists all specs", e.flag, e.texts[i])
+			}
+		}
+	}
+	return nil
+}
+
+// fullText is the text of the spec with those of its suite and its container, which Ginkgo compares.
+func (s Spec) fullText() string { return description + " " + container + " " + s.Text() }
+
 // Select returns the selected specs of the shard, and how many all shards have. A filter that matches no spec is an error.
 func (s Selection) Select(all []Spec) (part []Spec, whole int, err error) {
 	matches, err := s.filter()
@@ -142,6 +163,9 @@ func (s Selection) Select(all []Spec) (part []Spec, whole int, err error) {
 		if matches(spec) {
 			whole++
 		}
+	}
+	if err := s.checkFocus(all); err != nil {
+		return nil, 0, err
 	}
 	if whole == 0 {
 		return nil, 0, fmt.Errorf("no spec matches --label-filter %q, --focus %q and --skip %q; `hitless conformance --dry-run` lists all specs", s.Labels, s.Focus, s.Skip)

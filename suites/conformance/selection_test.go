@@ -51,6 +51,8 @@ func TestFiltersSelect(t *testing.T) {
 		{Selection{Labels: "udp, flap"}, "flap open", "drain new"},
 		{Selection{Labels: "!(nightly || udp)"}, "drain new", "drain-reboot new"},
 		{Selection{Focus: []string{"^conformance a Service proxy drain", "flap"}}, "drain-local new", "scale-zero new"},
+		{Selection{Labels: "needs-restartable-proxies"}, "restart-term new", "rollout-local new"},
+		{Selection{Labels: "needs-lab"}, "ipv4 affinity", "restart-term new"},
 		{Selection{Focus: []string{"KEP-1669"}, Skip: []string{"drain"}}, "rollout-local new", "drain-local new"},
 	} {
 		specs, _, err := test.selection.Select(Catalog())
@@ -69,7 +71,7 @@ func TestFiltersThatSelectNothingAreErrors(t *testing.T) {
 	for _, s := range []Selection{
 		{Labels: "smok"}, {Labels: "core && !smok"}, {Labels: "/smok/"}, {Labels: "core &&"}, {Labels: "core extended"}, {Labels: "(core"},
 		{Labels: "core && extended"}, {Labels: "core: isSubsetOf {a}"},
-		{Focus: []string{"resart"}}, {Focus: []string{"("}}, {Skip: []string{"."}}, {Skip: []string{"("}},
+		{Focus: []string{"resart"}}, {Focus: []string{"flap", "resart"}}, {Skip: []string{"resart"}}, {Focus: []string{"("}}, {Skip: []string{"."}}, {Skip: []string{"("}},
 	} {
 		if specs, _, err := s.Select(Catalog()); err == nil {
 			t.Errorf("%+v selects %d specs", s, len(specs))

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hitless/hitless/record"
@@ -64,6 +65,7 @@ type Spec struct {
 	Family   Family
 	Features []string // at least one of features
 	Run      *Run
+	Needs    []string // labels of what the site must offer for the run
 	// Deviates says that the bundled proxier breaks the promise, as docs/conformance.md explains.
 	Deviates bool
 
@@ -76,6 +78,7 @@ type Spec struct {
 // Labels are the spec's labels in Ginkgo, for label filters.
 func (s Spec) Labels() []string {
 	labels := append([]string{string(s.Level), string(s.Kind), string(s.Family)}, s.Features...)
+	labels = append(labels, s.Needs...)
 	if s.Run.Nightly {
 		labels = append(labels, nightly)
 	}
@@ -83,7 +86,11 @@ func (s Spec) Labels() []string {
 }
 
 // Text is the text of the spec in Ginkgo: its name, its promise and where it is promised.
-func (s Spec) Text() string { return fmt.Sprintf("%s: %s [%s]", s.Name, s.Promise, s.Source) }
+func (s Spec) Text() string { return textOf(s.Name, s.Promise, s.Source) }
+
+func textOf(name, promise, source string) string {
+	return fmt.Sprintf("%s: %s [%s]", name, promise, source)
+}
 
 // manyServices is the feature of specs with many other Services.
 const manyServices = "many-services"
@@ -112,7 +119,8 @@ var features = map[string]string{
 	"hairpin":                 "a pod that calls its own Service",
 	"host-isolation":          "programs of the node, which virtual addresses must not reach",
 	"open-connections":        "connections that are open during a change",
-	"removed-flows":           "flows of endpoints and Services that were removed",
+	"removed-flows":           "flows to endpoints that were removed",
+	"deletion":                "a Service that is deleted",
 	"rollout":                 "rolling updates",
 	"restart":                 "restarts of the proxy",
 	"upgrade":                 "replacement of the proxy",
@@ -130,11 +138,23 @@ var features = map[string]string{
 // labels are all labels that a spec can have.
 func labels() []string {
 	all := []string{string(Core), string(Extended), string(Routing), string(Disruption), string(Cost), string(IPv4), string(IPv6), string(DualStack), nightly}
-	return append(all, slices.Sorted(maps.Keys(features))...)
+	return slices.Concat(all, slices.Sorted(maps.Keys(features)), neededSomewhere())
 }
 
 // Catalog lists all specs in a fixed order.
-func Catalog() []Spec { return slices.Concat(routings(), disruptions(), costs()) }
+func Catalog() []Spec { return slices.Clone(catalog()) }
+
+var catalog = sync.OnceValue(func() []Spec {
+	all := slices.Concat(routings(), disruptions(), costs())
+	needs := map[*Run][]string{}
+	for _, r := range runs(all) {
+		needs[r] = needsOf(r)
+	}
+	for i := range all {
+		all[i].Needs = needs[all[i].Run]
+	}
+	return all
+})
 
 // runs are the runs of specs, each once, in the order of the specs.
 func runs(specs []Spec) (all []*Run) {

@@ -66,8 +66,8 @@ func (s *Suite) specs() {
 	}
 }
 
-// begin locks the folder of the results, in the first process of Ginkgo, and returns the session for all of them.
-func (s *Suite) begin() []byte {
+// begin locks the folder of the results and makes the first run, in the first process of Ginkgo. It returns the session for all of them.
+func (s *Suite) begin(ctx ginkgo.SpecContext) []byte {
 	err := s.lock()
 	if err == nil {
 		err = s.config.checkAccess(s.ctx, s.planned)
@@ -76,7 +76,34 @@ func (s *Suite) begin() []byte {
 		s.err = err
 		ginkgo.Fail(err.Error())
 	}
-	return []byte(strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(s.begun.UnixNano(), 36))
+	session := strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(s.begun.UnixNano(), 36)
+	s.collectFor(session)
+	if wanted := s.wanted(); len(wanted) > 0 {
+		s.failDead(s.collector.of(ctx, wanted[0].Run)) // A subject that never starts is one failure.
+	}
+	return []byte(session)
+}
+
+// wanted are the specs that are not skipped, in the order of the catalog.
+func (s *Suite) wanted() (wanted []Planned) {
+	for _, p := range s.planned {
+		if p.Skip == "" {
+			wanted = append(wanted, p)
+		}
+	}
+	return wanted
+}
+
+// collectFor begins to collect evidence for a session, unless this process has begun.
+func (s *Suite) collectFor(session string) {
+	if s.collector != nil {
+		return
+	}
+	var running context.Context
+	running, s.cancel = context.WithCancel(s.ctx)
+	ginkgo.DeferCleanup(s.end)
+	s.config.session = session
+	s.collector = newCollector(running, s.config)
 }
 
 // lock makes and locks the folder of the results. A mistake in the call leaves an earlier report as it is.
@@ -92,26 +119,13 @@ func (s *Suite) lock() (err error) {
 
 // join begins in each process. One process alone starts the runs ahead of their specs, so that no CPU waits for a spec; of several,
 // each starts what its own specs need.
-func (s *Suite) join(ctx ginkgo.SpecContext, session []byte) {
-	var running context.Context
-	running, s.cancel = context.WithCancel(s.ctx)
-	ginkgo.DeferCleanup(s.end)
-	s.config.session = string(session)
-	s.collector = newCollector(running, s.config)
+func (s *Suite) join(session []byte) {
+	s.collectFor(string(session))
 	suite, _ := ginkgo.GinkgoConfiguration()
 	if suite.ParallelTotal > 1 {
 		return
 	}
-	var wanted []Planned
-	for _, p := range s.planned {
-		if p.Skip == "" {
-			wanted = append(wanted, p)
-		}
-	}
-	if len(wanted) == 0 {
-		return
-	}
-	s.failDead(s.collector.of(ctx, wanted[0].Run))                                                 // A subject that never starts is one failure.
+	wanted := s.wanted()
 	slices.SortFunc(wanted, func(a, b Planned) int { return strings.Compare(a.Text(), b.Text()) }) // as Ginkgo does
 	for _, p := range wanted {
 		s.collector.start(p.Run)

@@ -188,7 +188,7 @@ func TestARunThatEndsEarlyIsInvalid(t *testing.T) {
 func TestASubjectThatNeverStartsIsOneFailure(t *testing.T) {
 	dir, output, failed := suite(t, "quiet:dead", someRuns)
 	r := readReport(t, dir)
-	if n := strings.Count(output, "did not become ready within"); !failed || n == 0 || r.Count(NotRun) != len(r.Specs) || r.ExitCode() != 3 {
+	if n := strings.Count(output, "did not become ready within"); !failed || n == 0 || r.Count(NotRun) != len(r.Specs) || r.ExitCode() != 3 || !strings.Contains(r.Ended, "did not become ready within") {
 		t.Errorf("%d messages, exit code %d: %s\n%s", n, r.ExitCode(), r.Summary(), output)
 	}
 	if n := strings.Count(output, "[FAIL]"); n > 2 { // where it happens, and in Ginkgo's summary
@@ -200,7 +200,7 @@ func TestASubjectThatNeverStartsIsOneFailure(t *testing.T) {
 func TestAnEnvironmentThatCannotRunIsSaid(t *testing.T) {
 	dir, output, failed := suite(t, "quiet:refused", someRuns)
 	r := readReport(t, dir)
-	if !failed || !strings.Contains(output, os.ErrPermission.Error()) || r.Count(NotRun) != len(r.Specs) {
+	if !failed || !strings.Contains(output, os.ErrPermission.Error()) || r.Count(NotRun) != len(r.Specs) || !strings.Contains(r.Ended, os.ErrPermission.Error()) {
 		t.Errorf("%s\n%s", r.Summary(), output)
 	}
 }

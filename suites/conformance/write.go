@@ -50,7 +50,8 @@ func Is(dir string) bool {
 	return err == nil
 }
 
-// Write writes the files of a report into a folder, each in one step. key signs it, unless it is nil. of is Ginkgo's report; nil for none.
+// Write writes the files of a report into a folder, each in one step. key signs it, unless it is nil. of is Ginkgo's report. Without it, as
+// for joined shards, Ginkgo's files are made from the report: they have no times then.
 func Write(dir string, r *Report, key ed25519.PrivateKey, of *types.Report) error {
 	text, err := encode(r, key)
 	if err != nil {
@@ -61,10 +62,31 @@ func Write(dir string, r *Report, key ed25519.PrivateKey, of *types.Report) erro
 		return fmt.Errorf("drawing the page of the suite: %w", err)
 	}
 	err = errors.Join(cache.WriteFile(filepath.Join(dir, File), text), cache.WriteFile(filepath.Join(dir, PageFile), page.Bytes()))
-	if err != nil || of == nil {
+	if err != nil {
 		return err
 	}
+	if of == nil {
+		of = r.ginkgo()
+	}
 	return errors.Join(reporters.GenerateJUnitReport(*of, filepath.Join(dir, junitFile)), reporters.GenerateJSONReport(*of, filepath.Join(dir, ginkgoFile)))
+}
+
+// ginkgoStates are the states of Ginkgo for those of specs.
+var ginkgoStates = map[State]types.SpecState{Passed: types.SpecStatePassed, Failed: types.SpecStateFailed, Invalid: types.SpecStateFailed,
+	Skipped: types.SpecStateSkipped, NotRun: types.SpecStateSkipped}
+
+// ginkgo is the report as one of Ginkgo, without times.
+func (r *Report) ginkgo() *types.Report {
+	of := &types.Report{SuiteDescription: description, SuiteSucceeded: r.ExitCode() == 0, SuiteConfig: types.SuiteConfig{RandomSeed: r.Seed}}
+	if r.Ended != "" {
+		of.SpecialSuiteFailureReasons = []string{r.Ended}
+	}
+	for _, s := range r.Specs {
+		of.SpecReports = append(of.SpecReports, types.SpecReport{ContainerHierarchyTexts: []string{container}, ContainerHierarchyLabels: [][]string{{}},
+			LeafNodeType: types.NodeTypeIt, LeafNodeText: textOf(s.Name, s.Promise, s.Source), LeafNodeLabels: s.Labels,
+			State: ginkgoStates[s.State], Failure: types.Failure{Message: strings.Join(append([]string{string(s.State)}, s.Reasons...), "; ")}})
+	}
+	return of
 }
 
 // pageOf is what the page of a report shows in a folder.

@@ -47,7 +47,7 @@ var readsWrongly = []Mutant{
 	{Name: "ignore-remote", Does: "uses only the endpoints of its own node", Features: []string{"cluster-ip"}},
 	{Name: "skip-empty", Does: "does not program a Service without a usable endpoint, so that nothing refuses connections", Features: []string{"endpoints"}, Runs: []string{"scale-zero"}},
 	{Name: "keep-last", Does: "keeps the last endpoints of a Service that has none any more", Features: []string{"endpoints"}, Runs: []string{"scale-zero"}},
-	{Name: "ignore-deletion", Does: "keeps a deleted Service", Features: []string{"removed-flows"}},
+	{Name: "ignore-deletion", Does: "keeps a deleted Service", Features: []string{"deletion"}},
 	{Name: "ignore-type-change", Does: "keeps node ports and addresses when a Service becomes a ClusterIP", Features: []string{"policy-change"}},
 	{Name: "ignore-policy-change", Does: "keeps the first traffic policies of a Service", Features: []string{"policy-change"}},
 }

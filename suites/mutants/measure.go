@@ -54,6 +54,9 @@ func (m Measurement) Run(ctx context.Context) (*Table, error) {
 			needed = s.Runs
 		}
 	}
+	if !concerns(work, Unmutated) && len(t.Defects(needed)) > 0 {
+		return t, &InvalidError{t.Defects(needed)} // measured before, and nothing that follows would count
+	}
 	total, done, begun := cost(work), 0.0, m.Now()
 	for i, j := range work {
 		m.Log(fmt.Sprintf("%d/%d %s: %s%s", i+1, len(work), j.subject.Name, strings.Join(j.runs, ", "), expected(m.Now(), begun, done, total)))
@@ -68,6 +71,11 @@ func (m Measurement) Run(ctx context.Context) (*Table, error) {
 		return t, &InvalidError{t.Defects(needed)}
 	}
 	return t, nil
+}
+
+// concerns reports whether a row has something to measure.
+func concerns(work []job, row string) bool {
+	return slices.ContainsFunc(work, func(j job) bool { return j.subject.Name == row })
 }
 
 // job is what is missing of a row.
@@ -92,7 +100,8 @@ func (m Measurement) plan(ctx context.Context, t *Table) (work []job, err error)
 			j.program = digest(program, faulty)
 		}
 		j.inputs = digest(j.program, s.Subject, fmt.Sprint(s.Faults), fmt.Sprint(s.Flags))
-		if j.runs = t.missing(s, j.inputs); len(j.runs) > 0 {
+		killed := slices.ContainsFunc(m.Mutants, func(of Mutant) bool { return of.Name == s.Name && t.StateOf(of) == Killed })
+		if j.runs = t.missing(s, j.inputs, killed); len(j.runs) > 0 {
 			work = append(work, j)
 		}
 	}

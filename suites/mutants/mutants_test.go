@@ -79,6 +79,7 @@ func TestFocusSelectsRuns(t *testing.T) {
 type lab struct {
 	t     *testing.T
 	fails map[string][]string
+	upset map[string][]string // specs that are invalid
 	calls []string
 }
 
@@ -96,6 +97,9 @@ func (l *lab) examine(_ context.Context, args []string) (int, error) {
 		state := conformance.Passed
 		if slices.Contains(l.fails[name], s.Name) {
 			state = conformance.Failed
+		}
+		if slices.Contains(l.upset[name], s.Name) {
+			state = conformance.Invalid
 		}
 		run := filepath.Join(conformance.RunsDir, s.Run.Name)
 		r.Specs = append(r.Specs, conformance.Result{Name: s.Name, State: state, Run: run, HistorySha256: "history of " + s.Run.Name})
@@ -160,6 +164,28 @@ func TestAFaultlessRowMustBeGreen(t *testing.T) {
 	}
 	if defects := table.Defects([]string{"flap"}); len(defects) > 0 {
 		t.Errorf("another run has the defects %v", defects)
+	}
+}
+
+// An invalid measurement says nothing of a mutant, and the same call measures it again. A mutant that other specs have killed needs no more.
+func TestInvalidRowsAreMeasuredAgain(t *testing.T) {
+	l := &lab{t: t, upset: map[string][]string{Unmutated: {"ipv6 affinity"}}}
+	m := measurement(t, l, "ignore-affinity,ignore-udp")
+	if _, err := m.Run(t.Context()); !IsInvalid(err) {
+		t.Errorf("the row without a fault is invalid, and the error is %v", err)
+	}
+	l.upset = map[string][]string{"ignore-affinity": {"ipv4 affinity"}, "ignore-udp": {"ipv4 affinity"}}
+	l.fails = map[string][]string{"ignore-udp": {"ipv4 UDP"}}
+	table, err := m.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := table.StateOf(mutant(t, "ignore-affinity")); got != NotMeasured {
+		t.Errorf("the mutant with an invalid row is %s", got)
+	}
+	l.calls, l.upset = nil, nil
+	if _, err := m.Run(t.Context()); err != nil || !slices.Equal(l.calls, []string{"ignore-affinity"}) {
+		t.Errorf("measured again: %v, %v", l.calls, err)
 	}
 }
 

@@ -71,7 +71,7 @@ func writeSpecs(b *strings.Builder, kills map[string][]string) {
 	if len(none) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n%d specs prove nothing yet, because no mutant turned them red:\n\n", len(none))
+	fmt.Fprintf(b, "\n%d specs prove nothing yet: none of the measured mutants turned them red.\n\n", len(none))
 	for _, s := range none {
 		fmt.Fprintf(b, "- %s\n", s.Name)
 	}

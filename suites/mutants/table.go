@@ -107,10 +107,11 @@ func (t *Table) Cell(row, run string) (Cell, bool) {
 	return Cell{}, false
 }
 
-// missing are the runs of a subject that were not measured with these inputs.
-func (t *Table) missing(s Subject, inputs string) (runs []string) {
+// missing are the runs of a subject that were not measured with these inputs. An invalid measurement counts only where the subject is settled,
+// as a mutant that other specs have killed.
+func (t *Table) missing(s Subject, inputs string, settled bool) (runs []string) {
 	for _, r := range s.Runs {
-		if c, measured := t.Cell(s.Name, r); !measured || c.Inputs != inputs {
+		if c, measured := t.Cell(s.Name, r); !measured || c.Inputs != inputs || len(c.Invalid) > 0 && !settled {
 			runs = append(runs, r)
 		}
 	}
@@ -141,7 +142,7 @@ type State string
 const (
 	Killed      State = "killed"
 	Survived    State = "survived"
-	NotMeasured State = "not measured" // or not all of it, and no spec killed it
+	NotMeasured State = "not measured" // or not all of it, or invalid, and no spec killed it
 )
 
 // StateOf is the state of a mutant.
@@ -153,7 +154,7 @@ func (t *Table) StateOf(m Mutant) State {
 	}
 	for _, run := range m.subject().Runs {
 		c, measured := t.Cell(m.Name, run)
-		if twin, too := t.Cell(m.twin(), run); !measured || !too || twin.Program != c.Program {
+		if twin, too := t.Cell(m.twin(), run); !measured || !too || twin.Program != c.Program || len(c.Invalid) > 0 {
 			return NotMeasured
 		}
 	}
