@@ -75,7 +75,7 @@ func New(h *record.History) (*Analysis, error) {
 		l.Outages = outagesOf(l, a.Paths.Of(l.Frontend()), a.Nodes)
 	}
 	a.attribute()
-	a.disturbed = disturbedNodes(a.Events, a.scenarioBegan())
+	a.disturbed = a.disturbedNodes()
 	a.excuseAttempts()
 	return a, nil
 }

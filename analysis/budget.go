@@ -214,20 +214,22 @@ func (a *Analysis) selects(s record.Selector, o *Outage, r *Sample) bool {
 		is(s.Cause, cause) && (s.Role == "" || (s.Role == record.RoleDisturbed) == a.disturbed[node])
 }
 
-// disturbedNodes are the nodes on which a step of the scenario acted.
-func disturbedNodes(events []record.Event, began time.Duration) map[string]bool {
-	nodes := map[string]bool{}
-	for _, e := range events {
+// disturbedNodes are the nodes on which a step of the scenario acted. On a live cluster nodes and proxies change without a step too.
+func (a *Analysis) disturbedNodes() map[string]bool {
+	nodes, began := map[string]bool{}, a.scenarioBegan()
+	for _, e := range a.Events {
 		if e.Node == "" || e.At < began {
 			continue
 		}
 		switch body := e.Body.(type) {
-		case record.Step, record.Node, record.Interference:
+		case record.Step, record.Interference:
 			nodes[e.Node] = true
+		case record.Node:
+			nodes[e.Node] = nodes[e.Node] || a.inLab()
 		case record.Fault:
 			nodes[e.Node] = nodes[e.Node] || !body.Control
 		case record.Proxy: // the states that only a step makes
-			nodes[e.Node] = nodes[e.Node] || slices.Contains([]string{"stopped", "killed", "continued", "flushed", "restored", "cleanup"}, body.State)
+			nodes[e.Node] = nodes[e.Node] || a.inLab() && slices.Contains([]string{"stopped", "killed", "continued", "flushed", "restored", "cleanup"}, body.State)
 		}
 	}
 	return nodes

@@ -252,6 +252,9 @@ func (a *Analysis) standingCause(standing []Candidate, l *Lane, o *Outage, servi
 	node := a.Nodes[o.node]
 	for i := range standing {
 		s := &standing[i]
+		if node == "" && s.node != "" && a.Paths.Of(l.Frontend()).Logged() { // as in explain
+			continue
+		}
 		age := max(0, o.from-s.at)
 		share := 1.0
 		if s.event == nodeOff && (s.node == node || a.metOn(o, s.node)) {

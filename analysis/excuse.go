@@ -100,6 +100,9 @@ func (x *excuse) ofPods(a *Analysis) (all []*excuse) {
 		one.Path, one.node, one.byClass = record.PathNode, node, map[record.Class]int{}
 		// The pod began to terminate before a watcher recorded it.
 		one.From, one.Until = e.At+x.After-watcherLag, e.At+x.Most
+		if ready, is := a.pods.nextReady(name, node, x.Service, e.At+x.After); is && x.Follow > 0 {
+			one.Until = min(one.Until, ready+x.Follow)
+		}
 		one.text = "pod " + name + " ended there, and " + x.text
 		all = append(all, &one)
 	}
@@ -116,6 +119,21 @@ func (p pods) otherReady(name, node, service string, at time.Duration) bool {
 	return false
 }
 
+// nextReady is when another pod of a Service became ready on a node, from an instant on; false if none did.
+func (p pods) nextReady(name, node, service string, from time.Duration) (at time.Duration, is bool) {
+	for other, l := range p.byName {
+		if other == name || l.node != node || !l.serves(service) {
+			continue
+		}
+		for _, c := range l.changes {
+			if c.ready && c.at >= from && (!is || c.at < at) {
+				at, is = c.at, true
+			}
+		}
+	}
+	return at, is
+}
+
 // concerns reports whether the excuse is about attempts of the lane.
 func (x *excuse) concerns(a *Analysis, l *Lane) bool {
 	open := l.Keeps()
@@ -129,7 +147,7 @@ func (x *excuse) take(a *Analysis, l *Lane, lead time.Duration) {
 	sure, all := 0, 0     // on the paths of PathPods
 	for i := l.RecordAt(x.From - lead); i < len(l.Records) && l.Records[i].Start() < x.Until; i++ {
 		r := &l.Records[i]
-		if r.Class == record.Probe || r.failed() && a.excuseOf(l, r) != nil {
+		if r.Class == record.Probe || r.failed() && a.excuseOf(l, r) != nil || r.end() < x.From-ownWork {
 			continue
 		}
 		all += int(r.N)

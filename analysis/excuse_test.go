@@ -3,7 +3,9 @@ package analysis
 import (
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +49,22 @@ func TestAttemptsUnderWayAreExcused(t *testing.T) {
 		if r := reportOf(t, s); r.Verdict != want {
 			t.Errorf("%v before: %s %q, want %s", before, r.Verdict, r.Reasons, want)
 		}
+	}
+}
+
+// An attempt that had failed before the loss became unavoidable is not excused, although others of its age were under way.
+func TestAttemptsThatHadFailedAreNotExcused(t *testing.T) {
+	s := powerOff()
+	slowed(s, 1, 60*time.Millisecond, 0, recordtest.OffAt, true)
+	changed := false
+	for i := range s.Attempts {
+		if a := &s.Attempts[i]; a.Lane == 0 && a.Intended > recordtest.OffAt-30*time.Millisecond && a.Intended <= recordtest.OffAt-20*time.Millisecond {
+			changed = true
+			*a = recordtest.FailedAttempt(record.Attempt{Seq: a.Seq, Intended: a.Intended, Start: a.Intended, Source: sourceOver(s, "node-2")}, record.Unreachable)
+		}
+	}
+	if r := reportOf(t, s); r.Verdict != Fail || !changed {
+		t.Errorf("%s %q", r.Verdict, r.Reasons)
 	}
 }
 
@@ -134,6 +152,8 @@ func TestPodsThatEndAreExcusesForTheirNodes(t *testing.T) {
 		"recorded 10 ms late":  {most: recordtest.CheckOut + time.Second, change: toldLate(10 * time.Millisecond), want: Pass},
 		"recorded 300 ms late": {most: recordtest.CheckOut + time.Second, change: toldLate(300 * time.Millisecond), want: Fail},
 		"two pods a node":      {most: recordtest.CheckOut + time.Second, change: secondPods, want: Fail},
+		"another pod later":    {most: recordtest.CheckOut + time.Second, change: laterPods(2 * time.Second), want: Fail},
+		"it had no time yet":   {most: recordtest.CheckOut + time.Second, change: laterPods(time.Minute), want: Pass},
 		"elsewhere as well": {most: recordtest.CheckOut + time.Second, want: Fail, change: func(s *recordtest.Lab) {
 			s.Faults = append(s.Faults, recordtest.Fault{Node: "node-2", Lane: 0, From: recordtest.ScenarioAt + 15*time.Second, To: recordtest.ScenarioAt + 16*time.Second, Class: record.Rejected})
 		}},
@@ -158,6 +178,29 @@ func toldLate(by time.Duration) func(*recordtest.Lab) {
 		for i := range s.Events {
 			if e := &s.Events[i]; e.Kind == record.KindPod && e.Attrs["state"] == "terminating" {
 				e.At += by
+			}
+		}
+	}
+}
+
+// laterPods gives each node another pod a second after its own began to terminate, which a proxy must follow within a time.
+func laterPods(follow time.Duration) func(*recordtest.Lab) {
+	return func(s *recordtest.Lab) {
+		s.Events[len(s.Events)-1].Attrs["followNs"] = strconv.FormatInt(int64(follow), 10)
+		ends := map[string]time.Duration{}
+		for _, e := range s.Events {
+			if e.Kind == record.KindPod && e.Attrs["state"] == "terminating" {
+				ends["second-"+e.Node] = e.At
+			}
+		}
+		secondPods(s)
+		s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool {
+			_, has := ends[e.Attrs["pod"]]
+			return strings.HasPrefix(e.Attrs["pod"], "second-") && !has
+		})
+		for i := range s.Events {
+			if at, is := ends[s.Events[i].Attrs["pod"]]; is {
+				s.Events[i].At = at + time.Second
 			}
 		}
 	}

@@ -80,6 +80,7 @@ func TestALossBeforeTheBalancerIsNoNodes(t *testing.T) {
 	s.Event(recordtest.LossAt-200*time.Microsecond, record.KindMembership, "", "default/web", "reload", "service", "default/web", "address", "203.0.113.10", "port", "80",
 		"nodes", everyNode, "all", everyNode, "policy", "roundrobin", "reloaded", "true")
 	s.Event(recordtest.LossAt+10*time.Second-time.Millisecond, record.KindPod, "node-2", "web-node-2", "ends", "state", "terminating", "pod", "web-node-2", "node", "node-2")
+	s.Event(20*time.Second, record.KindNode, "node-3", "node-3", "lost power", "state", "off") // and is in the membership no more
 	s.Probe(recordtest.Lane{ID: 0, Name: "web", Target: recordtest.WebAddress, Rate: 300, From: 5 * time.Second, To: 60 * time.Second})
 	all := outages(t, reportOf(t, s))
 	if len(all) != 2 {

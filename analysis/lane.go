@@ -20,6 +20,7 @@ type Lane struct {
 	Begin, end time.Duration // first intended start; last intended start and one interval
 	ended      time.Duration // when it ended before the run, because of its Service; 0 if it did not
 	unlogged   int           // answered attempts that the load balancer's log lacks
+	latest     time.Duration // the longest time from when an attempt was due to its start
 	Outages    []*Outage     // ordered by start
 }
 
@@ -41,6 +42,9 @@ type Sample struct {
 }
 
 func (r *Sample) Start() time.Duration { return r.Intended + time.Duration(r.late) }
+
+// end is when the attempt was answered or had failed.
+func (r *Sample) end() time.Duration { return r.Start() + time.Duration(r.total)*time.Microsecond }
 
 // bucket reports whether the sample stands for a bucket.
 func (r *Sample) bucket() bool { return r.Seq == ofBucket }
@@ -79,6 +83,7 @@ func (l *Lane) settle() {
 			l.Begin = min(r.Intended, r.Start())
 		}
 		l.Begin = min(l.Begin, r.Intended)
+		l.latest = max(l.latest, r.Start()-r.Intended)
 		l.end = max(l.end, r.Intended+l.Interval, r.Start()+time.Duration(r.connect))
 		if r.Class == record.OK && r.connect > 0 {
 			connects.Add(time.Duration(r.connect), 1)

@@ -137,7 +137,7 @@ func (a *Analysis) tooSlowFor(l LaneReport) (why []string) {
 		why = append(why, fmt.Sprintf("lane %s became slow: %s of %s took longer than %s, the budget allows %s %%", l.Name, units.Thousands(s.Slow-s.Measurement),
 			units.Plural(s.Connections, "new connection"), units.MsText(s.Bound*1e3), strconv.FormatFloat(*percent, 'g', -1, 64)))
 	}
-	if rise := (s.P99 - s.BaselineP99) * 1e3; extra != nil && rise > *extra && s.Slow > s.Measurement {
+	if rise := (s.P99 - s.BaselineP99) * 1e3; extra != nil && rise > *extra && (s.Measurement == 0 || s.Slow > s.Measurement) {
 		why = append(why, fmt.Sprintf("lane %s became slow: connections needed %s (p99) until connected, %s in the baseline; the budget allows %s more", l.Name,
 			units.MsText(s.P99*1e3), units.MsText(s.BaselineP99*1e3), units.MsText(*extra)))
 	}

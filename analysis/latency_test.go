@@ -47,6 +47,8 @@ func TestSlowConnectionsFail(t *testing.T) {
 		{name: "one in fifty", change: func(s *recordtest.Lab) { slowed(s, 50, 300*time.Millisecond, recordtest.ScenarioAt, end, true) }, want: Fail, text: "until connected"},
 		{name: "so was the baseline", change: func(s *recordtest.Lab) { slowed(s, 50, 300*time.Millisecond, 0, end, true) }, want: Pass},
 		{name: "a little slower", change: func(s *recordtest.Lab) { slowed(s, 1, 80*time.Millisecond, recordtest.ScenarioAt, end, true) }, want: Pass},
+		{name: "a little slower than a strict p99 allows", change: func(s *recordtest.Lab) { slowed(s, 1, 80*time.Millisecond, recordtest.ScenarioAt, end, true) },
+			budget: record.Budget{P99ExtraMs: number(50)}, want: Fail, text: "until connected"},
 		{name: "a few", change: func(s *recordtest.Lab) { slowed(s, 1000, 300*time.Millisecond, recordtest.ScenarioAt, end, true) }, want: Pass, text: "7 of 7,000 connections took longer"},
 		{name: "within the budget", change: func(s *recordtest.Lab) { slowed(s, 100, 300*time.Millisecond, recordtest.ScenarioAt, end, true) },
 			budget: record.Budget{SlowPercent: number(2), P99ExtraMs: number(400)}, want: Pass},

@@ -191,7 +191,7 @@ const EvidenceSpan = 2 * time.Second
 // EachFailed visits the outage's failed attempts.
 func (o *Outage) EachFailed(visit func(*Sample)) {
 	l := o.Lane
-	for i := l.RecordAt(o.from); i < len(l.Records) && l.Records[i].Start() <= o.to+time.Second; i++ {
+	for i := l.RecordAt(o.from); i < len(l.Records) && l.Records[i].Start() <= o.to+l.latest; i++ {
 		if r := &l.Records[i]; r.failed() && r.Node == o.node && r.Intended >= o.from && r.Intended <= o.to {
 			visit(r)
 		}

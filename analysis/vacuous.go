@@ -15,6 +15,7 @@ import (
 func (a *Analysis) vacuous() []string {
 	var why []string
 	for _, p := range a.Phases {
+		why = append(why, p.cutOff()...)
 		if p.Attempts == 0 && p.Loss == 0 { // it demands nothing: its attempts need not be counted
 			continue
 		}
@@ -27,6 +28,15 @@ func (a *Analysis) vacuous() []string {
 		why = append(why, a.tooSlow(p, paths)...)
 	}
 	return append(why, a.unanswered()...)
+}
+
+// cutOff tells that a phase ended early, as a soak does after its first failure.
+func (p Phase) cutOff() []string {
+	length := p.To - p.From
+	if length >= p.Lasts {
+		return nil
+	}
+	return []string{fmt.Sprintf("too little was measured: the phase %s ended after %s, at its first failure, and %s were planned", p.Name, length.Round(time.Second), p.Lasts)}
 }
 
 // attemptsIn counts the attempts of measured lanes in a phase, and the nodes that they went over; at least one.
@@ -52,6 +62,15 @@ func (a *Analysis) rate() (rate float64) {
 	return rate
 }
 
+// slowest is the lowest rate of a measured lane. A loss can be one of a single lane, such as of UDP.
+func (a *Analysis) slowest() float64 {
+	slowest := math.Inf(1)
+	for _, l := range a.Measured() {
+		slowest = min(slowest, l.Rate)
+	}
+	return slowest
+}
+
 // tooFew tells that a phase has fewer attempts than it demands, and how many would be enough.
 func (a *Analysis) tooFew(p Phase, attempts, paths int) []string {
 	need := p.Attempts * paths
@@ -60,7 +79,7 @@ func (a *Analysis) tooFew(p Phase, attempts, paths int) []string {
 	}
 	enough := units.MsText(units.Millis(roundUp(float64(need)/a.rate()))) + " of it would suffice"
 	if length := (p.To - p.From).Seconds(); length >= 1 {
-		enough = a.rateText(float64(need)/length) + ", or " + enough
+		enough = rateText(float64(need)/length/float64(max(1, len(a.Measured())))) + ", or " + enough
 	}
 	return []string{fmt.Sprintf("too little was measured: the phase %s has %s on %s, and %d on each are the least; %s",
 		p.Name, units.Plural(attempts, "attempt"), units.Plural(paths, "path"), p.Attempts, enough)}
@@ -68,7 +87,7 @@ func (a *Analysis) tooFew(p Phase, attempts, paths int) []string {
 
 // tooSlow tells that an outage of the length that the phase is about could pass between two attempts on its path.
 func (a *Analysis) tooSlow(p Phase, paths int) []string {
-	between := time.Duration(float64(paths) / a.rate() * float64(time.Second))
+	between := time.Duration(float64(paths) / a.slowest() * float64(time.Second))
 	if p.Loss == 0 || 2*between <= p.Loss {
 		return nil
 	}
@@ -77,12 +96,11 @@ func (a *Analysis) tooSlow(p Phase, paths int) []string {
 		most = max(paths, len(a.Run.Nodes))
 	}
 	return []string{fmt.Sprintf("too little was measured: a faulty subject loses connections for %s, and a path has an attempt every %s; %s",
-		units.MsText(units.Millis(p.Loss)), units.MsText(units.Millis(between)), a.rateText(2*float64(most)/p.Loss.Seconds()))}
+		units.MsText(units.Millis(p.Loss)), units.MsText(units.Millis(between)), rateText(2*float64(most)/p.Loss.Seconds()))}
 }
 
-// rateText tells the rate that would suffice, as the option of a run: that of one lane.
-func (a *Analysis) rateText(total float64) string {
-	each := total / float64(max(1, len(a.Measured())))
+// rateText tells the rate of each lane that would suffice, as the option of a run.
+func rateText(each float64) string {
 	digits := math.Pow(10, math.Ceil(math.Log10(each))-2)
 	return "a rate of " + strconv.FormatFloat(math.Ceil(each/digits-1e-9)*digits, 'g', 2, 64) + " per second would suffice"
 }

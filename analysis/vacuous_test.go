@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +49,73 @@ func TestAPassNeedsEnoughAttempts(t *testing.T) {
 		r := reportOf(t, s)
 		if r.Verdict != c.want || !strings.Contains(strings.Join(r.Reasons, "\n"), c.reason) {
 			t.Errorf("%s: %s %q, want %s with %q", c.name, r.Verdict, r.Reasons, c.want, c.reason)
+		}
+	}
+}
+
+// A run that its first failure has ended says nothing about the rest of the time that was planned, also where that loss is allowed.
+func TestARunThatWasCutOffIsNoPass(t *testing.T) {
+	const allowed = 1 << 20
+	allow := record.Budget{Dropped: allowed, Delayed: allowed}
+	for name, c := range map[string]struct {
+		planned time.Duration
+		budget  record.Budget
+		want    Verdict
+	}{
+		"whole, without a loss":  {planned: time.Second, want: Fail},
+		"whole, a loss within":   {planned: time.Second, budget: allow, want: Pass},
+		"cut off, a loss within": {planned: time.Hour, budget: allow, want: Invalid},
+		"cut off by a loss":      {planned: time.Hour, want: Fail},
+	} {
+		o := recordtest.Clean()
+		s := o.Lab()
+		s.Run.Budget = c.budget
+		demand(s, "scenario", map[string]string{"lastsNs": strconv.FormatInt(int64(c.planned), 10)})
+		s.Faults = append(s.Faults, recordtest.Fault{Lane: 0, From: 40 * time.Second, To: 40100 * time.Millisecond, Class: record.Refused})
+		if r := reportOf(t, o.Start(s)); r.Verdict != c.want {
+			t.Errorf("%s: %s %q, want %s", name, r.Verdict, r.Reasons, c.want)
+		}
+	}
+}
+
+// A loss can be one of a single lane, such as of UDP on one node: each lane needs two attempts on each path in its time.
+func TestALossOfOneLaneMustMeetAttempts(t *testing.T) {
+	o := recordtest.Clean()
+	o.Rate = 0.5
+	s := o.Lab()
+	demand(s, "scenario", map[string]string{"lossMs": "6000"})
+	for id, name := range []string{"web", "", "more"} {
+		if name != "" {
+			s.Probe(recordtest.Lane{ID: uint16(id), Name: name, Target: recordtest.WebAddress, Rate: o.Rate, From: recordtest.BaselineAt + 3*time.Millisecond, To: o.EndAt()})
+		}
+	}
+	s.Probe(recordtest.Lane{ID: 1, Name: "canary", Target: recordtest.CanaryAddress, Rate: 100, From: recordtest.BaselineAt + 5*time.Millisecond,
+		To: recordtest.ScenarioAt, Control: true})
+	if r := reportOf(t, s); r.Verdict != Invalid || !strings.Contains(strings.Join(r.Reasons, "\n"), "a path has an attempt every 6.00 s") {
+		t.Errorf("%s %q", r.Verdict, r.Reasons)
+	}
+}
+
+// On a live cluster a node loses its proxy or its readiness without a step too. A rule for disturbed nodes is not about such nodes.
+func TestOnlyStepsDisturbNodesOfALiveCluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind  string
+		steps bool
+		want  bool
+	}{"a lab": {"vm", false, true}, "a live cluster": {"cluster", false, false}, "a step on a live cluster": {"cluster", true, true}} {
+		s := recordtest.Disturbed(recordtest.OffAt + 18*time.Second)
+		s.Run.Kernel.Kind = c.kind
+		s.Event(recordtest.OffAt, record.KindProxy, "node-2", "proxy", "stopped", "state", "stopped")
+		s.Measure()
+		if !c.steps {
+			s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindStep })
+		}
+		a, err := New(s.Write(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.disturbed["node-2"] != c.want {
+			t.Errorf("%s: node-2 is disturbed: %t, want %t", name, a.disturbed["node-2"], c.want)
 		}
 	}
 }

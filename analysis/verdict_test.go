@@ -251,6 +251,21 @@ func TestALateAttemptIsNoFalseAlarm(t *testing.T) {
 	}
 }
 
+// A lost attempt counts, however late it started.
+func TestALossOfALateAttemptCounts(t *testing.T) {
+	for _, late := range []time.Duration{10 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second} {
+		o := recordtest.Clean()
+		s := o.Lab()
+		o.Start(s)
+		i := slices.IndexFunc(s.Attempts, func(a record.Attempt) bool { return a.Lane == 0 && a.Intended > recordtest.ScenarioAt+5*time.Second })
+		a := &s.Attempts[i]
+		*a = recordtest.FailedAttempt(record.Attempt{Seq: a.Seq, Intended: a.Intended, Start: a.Intended + late, Source: a.Source}, record.ConnectTimeout)
+		if r := reportOf(t, s); r.Verdict != Fail || r.Totals.Dropped != 1 {
+			t.Errorf("%v late: %s %q with %d dropped", late, r.Verdict, r.Reasons, r.Totals.Dropped)
+		}
+	}
+}
+
 // An attempt that is on its way when the scenario begins may meet the scenario, as a node that loses power at once.
 func TestAnAttemptOnItsWayIntoTheScenarioIsNoFalseAlarm(t *testing.T) {
 	for before, verdict := range map[time.Duration]Verdict{500 * time.Microsecond: Pass, 60 * time.Millisecond: Invalid} {

@@ -42,6 +42,7 @@ type Phase struct {
 	Attempts int           `attr:"attempts,omitempty"` // on each path
 	Loss     time.Duration `attr:"lossMs,omitempty"`   // of the scenario: an outage of this length must meet two attempts on each path
 	Disturbs bool          `attr:"disturbs,omitempty"` // of the scenario: the time after its steps belongs to it
+	Lasts    time.Duration `attr:"lastsNs,omitempty"`  // of the scenario: a shorter one was cut off, and a pass would say too much
 }
 
 // Step is a step of the scenario.
@@ -252,6 +253,8 @@ type Excuse struct {
 	// Of PathExits: each pod that begins to terminate in the window has a window of its own, from After until Most later.
 	After time.Duration `attr:"afterNs,omitempty"`
 	Most  time.Duration `attr:"mostNs,omitempty"`
+	// Follow ends such a window this long after another pod of the Service became ready on the node; 0 for no such end.
+	Follow time.Duration `attr:"followNs,omitempty"`
 }
 
 // The paths of an Excuse.

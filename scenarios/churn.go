@@ -47,6 +47,7 @@ func churn() Scenario {
 			CheckFall.withDefault("100"),
 		},
 		Steps: always([]string{"endpoints create", "endpoints set", "workload deploy", "client open", "pod unready", "expect unready", "proxy stop", "proxy start"}, rollSteps),
+		Setup: func(p Params) Setup { return Setup{Least: ChurnFor.Of(p)} },
 		Run:   func(ctx context.Context, w *World) error { return w.churn(ctx) },
 	}
 }

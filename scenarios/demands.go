@@ -24,7 +24,7 @@ const minLoss = time.Second
 // demands is the least that a pass of the scenario rests on.
 func (s Scenario) demands(p Params) record.Phase {
 	disturbing := s.disturbing(p)
-	return record.Phase{Attempts: minAttempts, Loss: s.loss(p, disturbing), Disturbs: len(disturbing) > 0}
+	return record.Phase{Attempts: minAttempts, Loss: s.loss(p, disturbing), Disturbs: len(disturbing) > 0, Lasts: s.setup(p).Least}
 }
 
 // CheckRate returns an error when a run cannot pass because it measures too little: fewer attempts than demands asks for in the baseline, or
@@ -45,9 +45,9 @@ func (s Scenario) CheckRate(p Params, rate float64, nodes int) error {
 		return fmt.Errorf("%g attempts per second are too few: a baseline of %s has %.0f attempts, and %.0f on %d paths are the least; "+
 			"give %.2g attempts per second (--rate, of a soak --probe-every), or --set baseline=%s", all, length, most, need, paths,
 			math.Ceil(100*need/length.Seconds())/100, time.Duration(math.Ceil(need/all))*time.Second)
-	case all < least:
-		return fmt.Errorf("%g attempts per second are too few: a faulty proxy loses connections for %s, and each of %d paths needs two attempts in that time; "+
-			"give %.2g attempts per second (--rate, of a soak --probe-every)", all, d.Loss, paths, math.Ceil(100*least)/100)
+	case rate < least:
+		return fmt.Errorf("%g attempts per second of a lane are too few: a faulty proxy loses connections for %s, and each of %d paths needs two attempts in that time; "+
+			"give %.2g attempts per second (--rate, of a soak --probe-every)", rate, d.Loss, paths, math.Ceil(100*least)/100)
 	}
 	return nil
 }

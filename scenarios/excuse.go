@@ -89,7 +89,7 @@ func (w *World) excuseExits(node string, from, most time.Duration) {
 		return // a soak ends with its first failed attempt, which must not be a pass
 	}
 	w.excuse(node, fmt.Sprintf("a pod serves for %s after its deletion, while the load balancer may need %s to remove its node", after, most),
-		record.Excuse{Path: record.PathExits, From: from, Until: w.Clock.Now(), After: after, Most: most}, refusals)
+		record.Excuse{Path: record.PathExits, From: from, Until: w.Clock.Now(), After: after, Most: most, Follow: followTime}, refusals)
 }
 
 // excusePowerOff records what is lost with a node that loses power: traffic over it until the load balancer can have removed it, and

@@ -220,14 +220,26 @@ type endpointChange struct {
 	tell  func(node string, body record.Recovery, text string)
 }
 
-// shows reports whether traffic over a node shows the change, in each family.
-func (c endpointChange) shows(ctx context.Context, node string, s *corev1.Service) bool {
+// failuresInTurn are the failed requests, one after the other, that show that a node serves an endpoint no more. One can fail on its way.
+const failuresInTurn = 3
+
+// shows reports whether traffic over a node shows the change, in each family, and since when.
+func (c endpointChange) shows(ctx context.Context, node string, s *corev1.Service) (since time.Duration, shows bool) {
 	for _, f := range c.families() {
-		if err := c.Site.client.Over(ctx, node, f, s); (err == nil) != (c.what == record.RecoveryAdded) {
-			return false
+		requests := 1
+		if c.what == record.RecoveryRemoved {
+			requests = failuresInTurn
+		}
+		for request := range requests {
+			if err := c.Site.client.Over(ctx, node, f, s); (err == nil) != (c.what == record.RecoveryAdded) {
+				return 0, false
+			}
+			if request == 0 {
+				since = c.Clock.Now() - c.begin
+			}
 		}
 	}
-	return true
+	return since, true
 }
 
 // mostAttempts bounds the attempts at the same time.
@@ -246,9 +258,8 @@ func (c endpointChange) followedBy(ctx context.Context, nodes []string, s *corev
 				continue
 			}
 			all.Go(func() error {
-				shows := c.shows(ctx, node, s)
-				if now := c.Clock.Now() - c.begin; shows && now <= limit {
-					took[i] = max(1, now)
+				if since, shows := c.shows(ctx, node, s); shows && since <= limit {
+					took[i] = max(1, since)
 				}
 				return nil
 			})

@@ -40,6 +40,8 @@ type Setup struct {
 	Away time.Duration
 	// Lasts is about how long Run takes, and PerNode what each node adds. Both are 0 where the parameters do not determine it.
 	Lasts, PerNode time.Duration
+	// Least is how long Run takes at least, unless a failure ends it; 0 for no such time.
+	Least time.Duration
 }
 
 func (s Scenario) setup(p Params) Setup {

@@ -75,7 +75,7 @@ func soak() Scenario {
 		}),
 		Steps: soakSteps,
 		Setup: func(p Params) Setup {
-			return Setup{BriefCanary: true, Gated: flapRate.Of(p) > 0, Lasts: ChurnFor.Of(p)}
+			return Setup{BriefCanary: true, Gated: flapRate.Of(p) > 0, Lasts: ChurnFor.Of(p), Least: ChurnFor.Of(p)}
 		},
 		Run: func(ctx context.Context, w *World) error { return w.soak(ctx) },
 	}

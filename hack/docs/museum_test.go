@@ -13,12 +13,19 @@ import (
 // A run that cannot tell is counted on its own: without it a reader would take it for an answer.
 func TestTheMuseumCountsWhatCannotTell(t *testing.T) {
 	dir := t.TempDir()
+	e, err := museum.Find("k8s-134147")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trigger := e.TriggerSha256()
 	row := func(answers string) string {
-		var all []run.BugResult
-		for i, a := range strings.Split(answers, ",") {
-			all = append(all, run.BugResult{Seed: int64(i + 1), Answer: museum.Answer(a)})
+		answersOf := func(s museum.Specimen) (all []run.BugResult) {
+			for i, a := range strings.Split(answers, ",") {
+				all = append(all, run.BugResult{Subject: s.Subject, Seed: int64(i + 1), Answer: museum.Answer(a), TriggerSha256: trigger})
+			}
+			return all
 		}
-		if err := (results.Answers{Bad: all, Good: all}).Write(bugs.File(dir, "k8s-134147")); err != nil {
+		if err := (results.Answers{Bad: answersOf(e.Bad), Good: answersOf(e.Good)}).Write(bugs.File(dir, "k8s-134147")); err != nil {
 			t.Fatal(err)
 		}
 		text, err := museumTable(dir)
@@ -31,6 +38,10 @@ func TestTheMuseumCountsWhatCannotTell(t *testing.T) {
 		t.Error(text)
 	}
 	if text := row("seen,not seen"); !strings.Contains(text, " 1 of 2 |") {
+		t.Error(text)
+	}
+	trigger = "of an older entry"
+	if text := row("seen,not seen"); strings.Contains(text, " of 2 |") || !strings.Contains(text, "was changed after the runs: k8s-134147") {
 		t.Error(text)
 	}
 }

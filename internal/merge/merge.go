@@ -93,11 +93,12 @@ func comparisonOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey
 	}
 	for i, name := range parts[0].Runs {
 		dir := filepath.Join(shard.Home(parts, i).Dir, name)
-		history, has := historyOf(c, name)
+		r, has := runOf(c, name)
 		if !has {
 			return nil, fmt.Errorf("no shard has the result of %s; run the shards again", name)
 		}
-		if err := sameRecord(dir, history, parts[0].ProgramSha256, key); err != nil {
+		told := record.Sealed{Verdict: string(r.Verdict), Attempts: r.Attempts, Dropped: r.Dropped}
+		if err := sameRecord(dir, r.HistorySha256, told, parts[0].ProgramSha256, key); err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +128,8 @@ func museumOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey) (f
 		if !has {
 			return nil, fmt.Errorf("no shard has the result of %s; run the shards again", id)
 		}
-		if err := sameRecord(filepath.Join(shard.Home(parts, i).Dir, id), b.HistorySha256, parts[0].ProgramSha256, key); err != nil {
+		told := record.Sealed{Verdict: b.Verdict, Attempts: b.Attempts, Dropped: b.Dropped}
+		if err := sameRecord(filepath.Join(shard.Home(parts, i).Dir, id), b.HistorySha256, told, parts[0].ProgramSha256, key); err != nil {
 			return nil, err
 		}
 		whole.Bugs = append(whole.Bugs, b)
@@ -153,10 +155,13 @@ func soakOf(parts []shard.Part, key ed25519.PublicKey) (func(string) (*Whole, er
 	return func(dir string) (*Whole, error) { return whole, copyRuns(dir, parts) }, nil
 }
 
-// sameRecord checks that the record in the folder of a run is the one that the results of a shard name, and that the shard's program made it.
-// A run without a record has no history.
-func sameRecord(dir, history, program string, key ed25519.PublicKey) error {
+// sameRecord checks that the record in the folder of a run is the one that the results of a shard name, that its seal has the verdict and the
+// counts of the results, and that the shard's program made it. A run without a record has no history, and proves nothing.
+func sameRecord(dir, history string, told record.Sealed, program string, key ed25519.PublicKey) error {
 	if history == "" {
+		if told.Verdict == string(analysis.Pass) || told.Verdict == string(analysis.Fail) {
+			return fmt.Errorf("the results name no record of %s, whose verdict is %s; run the shards again", dir, told.Verdict)
+		}
 		return nil
 	}
 	h, err := record.OpenSigned(dir, key)
@@ -166,7 +171,16 @@ func sameRecord(dir, history, program string, key ed25519.PublicKey) error {
 	if err := h.Match(history); err != nil {
 		return err
 	}
-	return madeBy(h, dir, program)
+	if err := madeBy(h, dir, program); err != nil {
+		return err
+	}
+	if s := h.Seal; s == nil {
+		return &record.DamageError{Folder: dir, Reason: "it has no seal"}
+	} else if s.Verdict != told.Verdict || s.Attempts != told.Attempts || s.Dropped != told.Dropped {
+		return &record.DamageError{Folder: dir, Reason: fmt.Sprintf("the results of the shard tell %s with %d of %d attempts dropped, and its seal tells %s with %d of %d",
+			told.Verdict, told.Dropped, told.Attempts, s.Verdict, s.Dropped, s.Attempts)}
+	}
+	return nil
 }
 
 // madeBy checks that a record is whole and was made by the program of its shard. One that was interrupted may have runs of an earlier call
@@ -185,17 +199,16 @@ func sameProgram(h *record.History, dir, program string) error {
 	return nil
 }
 
-// historyOf is the history of a comparison's run, by the folder of the run; empty for a run without one. It reports whether the comparison
-// has the run.
-func historyOf(c *compare.Comparison, folder string) (history string, has bool) {
+// runOf is a comparison's run by its folder. It reports whether the comparison has the run.
+func runOf(c *compare.Comparison, folder string) (found compare.Run, has bool) {
 	for _, s := range c.Subjects {
 		for _, r := range s.Runs {
 			if filepath.Dir(r.Report) == folder {
-				return r.HistorySha256, true
+				return r, true
 			}
 		}
 	}
-	return "", false
+	return found, false
 }
 
 // copyRuns copies the folders of the runs of all shards. A run that needed no folder has none.

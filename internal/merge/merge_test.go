@@ -67,7 +67,7 @@ func makeRun(t *testing.T, dir string, seed int64, program string) string {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Dir(h.Dir()))); err != nil {
 		t.Fatal(err)
 	}
-	data, seal, err := record.SealHistory(dir, record.Sealed{Verdict: "fail", Attempts: len(l.Attempts)}, nil)
+	data, seal, err := record.SealHistory(dir, record.Sealed{Verdict: "fail", Attempts: smallAttempts}, nil)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, record.SealFile), data, 0o600)
 	}
@@ -77,16 +77,22 @@ func makeRun(t *testing.T, dir string, seed int64, program string) string {
 	return seal.HistorySha256
 }
 
+// smallAttempts are the attempts of the run that makeRun makes.
+var smallAttempts = len(recordtest.SmallRun().Attempts)
+
 // result is what the results of a shard have of its run.
-type result struct{ name, history string }
+type result struct {
+	name, history string
+	dropped       int
+}
 
 func (r result) write(dir, kind string, seed int64) error {
 	switch kind {
 	case shard.Museum:
-		return run.WriteBugs(dir, []run.BugResult{{ID: r.name, Answer: "seen", HistorySha256: r.history}})
+		return run.WriteBugs(dir, []run.BugResult{{ID: r.name, Answer: "seen", Verdict: "fail", Attempts: smallAttempts, Dropped: r.dropped, HistorySha256: r.history}})
 	case shard.Comparison:
 		subjects := []compare.Subject{{Subject: "one"}, {Subject: "two"}}
-		subjects[seed-1].Runs = []compare.Run{{Seed: 1, Verdict: analysis.Fail, Attempts: 1, Dropped: 1, Report: r.name + "/report.json", HistorySha256: r.history}}
+		subjects[seed-1].Runs = []compare.Run{{Seed: 1, Verdict: analysis.Fail, Attempts: smallAttempts, Dropped: r.dropped, Report: r.name + "/report.json", HistorySha256: r.history}}
 		return compare.WritePart(dir, compare.NewPart("rollout", "hitless "+kind, subjects, compare.Options{}))
 	}
 	return nil // a soak has nothing but its runs
@@ -103,6 +109,8 @@ func TestRunsOfOtherCallsAreNotMerged(t *testing.T) {
 	}{
 		"as made":        {make: func(c *call) { c.write(nil) }},
 		"another record": {func(c *call) { c.write(func(_ int, r *result) { r.history = other }) }, "INVALID", []string{shard.Soak}},
+		"other numbers": {func(c *call) { c.write(func(_ int, r *result) { r.dropped = 3 }) }, "INVALID", []string{shard.Soak}},
+		"no record":     {func(c *call) { c.write(func(_ int, r *result) { r.history = "" }) }, "name no record", []string{shard.Soak}},
 		"another run": {func(c *call) {
 			c.write(nil)
 			if err := os.RemoveAll(c.home(0)); err != nil {
