@@ -12,7 +12,7 @@ func k8s92019() Entry {
 	return Entry{
 		ID:       "k8s-92019",
 		Title:    "an endpoint that becomes ready while the proxy does not run keeps weight 0: the node rejects connections from then on",
-		Affected: "kube-proxy v1.14 to v1.25 in mode ipvs",
+		Affected: "kube-proxy v1.12.8 to v1.12.10, v1.13.6 to v1.13.12 and v1.14.1 to v1.25 in mode ipvs, since #75283; seen in v1.12.10 and v1.25.3, not in v1.12.2",
 		Fixed:    "v1.26 (#111635)",
 		Issue:    upstream + "/issues/92019", Fix: upstream + "/pull/111635",
 		Modes: []string{ipvs}, Look: "The node whose proxy was restarted rejects connections to the end of the run. No other node does.",
