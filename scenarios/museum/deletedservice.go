@@ -14,7 +14,7 @@ func deletedServices() []Entry {
 			ID: "k8s-71894", Title: "a Service is deleted, and its open connections hang at once",
 			Issue: upstream + "/issues/71894", Fix: upstream + "/pull/71895",
 			Affected: "kube-proxy up to v1.12.4, v1.13.0 and v1.13.1 in mode ipvs, and since v1.13.11, v1.14.7 and v1.15.4 again; seen in v1.37.1",
-			Fixed:    "v1.12.5, v1.13.2 (#71895); the fix of k8s-80403 (#80942) undid it", Modes: []string{ipvs},
+			Fixed:    "v1.12.5, v1.13.2 (#71895); #80942, which fixed k8s-80403, removed that on purpose: a deleted Service needs no graceful end", Modes: []string{ipvs},
 			Look: "Lane tcp-long loses attempts from the deletion on. With the fix open connections are served until their clients close them. The versions with it have k8s-80403 instead.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.12.4/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
 			Signature: pattern{occasions: deleted, name: "deletions of the Service", protocol: record.ProtocolLong,
