@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -49,10 +50,13 @@ func main() {
 
 // execute runs a command line and returns the exit code.
 func execute(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), interrupts()...)
 	defer stop()
 	cmd := root()
 	cmd.SetArgs(args)
+	if isForUsers(cmd, args) {
+		surviveDeadOutput()
+	}
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	err := cmd.ExecuteContext(ctx)
@@ -62,10 +66,40 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	return exitCode(ctx, err)
 }
 
+// interrupts are the signals that end a command in order. SIGHUP is the end of a terminal or an SSH session, unless nohup ignores it.
+func interrupts() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
+}
+
+// isForUsers reports whether users call the command of these arguments, rather than this program.
+func isForUsers(root *cobra.Command, args []string) bool {
+	called, _, err := root.Find(args)
+	for ; err == nil && called != nil; called = called.Parent() {
+		if called.Hidden {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// surviveDeadOutput makes a write to a pipe without a reader an error: SIGPIPE would end the program before it puts a cluster back. The
+// signal is not ignored, since the programs that hitless starts would ignore it too.
+func surviveDeadOutput() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// isDeadOutput reports whether an error says only that nobody reads this program's output any more, as after `| head`.
+func isDeadOutput(err error) bool {
+	var at *fs.PathError
+	return errors.As(err, &at) && errors.Is(at, syscall.EPIPE) && (at.Path == os.Stdout.Name() || at.Path == os.Stderr.Name())
+}
+
 // message is the text of an error. After an interrupt it begins with that.
 func message(ctx context.Context, err error) string {
 	switch {
-	case err == nil || err.Error() == "":
+	case err == nil || err.Error() == "" || isDeadOutput(err):
 		return ""
 	case errors.As(err, new(exitError)) || ctx.Err() == nil:
 		return err.Error()
