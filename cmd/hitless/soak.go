@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,7 +70,7 @@ Exit codes: 0, pass; 1, a seed fails; 2, wrong usage or environment; 3, the meas
 	subjectFlag(f, &o)
 	f.DurationVar(&length, "for", 24*time.Hour, "virtual time of the churn")
 	f.DurationVar(&every, "probe-every", 5*time.Second, "time between two connections of the probe")
-	f.StringVar(&seeds, "seeds", "1", "one seed, or a range such as 1..16; as many at a time as there are CPUs")
+	f.StringVar(&seeds, "seeds", "1", "one seed, or a range such as 1..16; as many at a time as this machine has CPUs and memory for")
 	f.BoolVar(&keepGoing, "keep-going", false, "go on after the first failed attempt")
 	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the results, one below it for each seed")
 	signFlag(f, &o.Sign)
@@ -111,7 +110,7 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64, part shard.
 	defer func() { err = errors.Join(err, folder.Close()) }()
 	told := soakSummary{out: cmd.OutOrStdout(), code: exitPass}
 	var group errgroup.Group
-	group.SetLimit(max(1, runtime.NumCPU()))
+	group.SetLimit(run.AtOnce(o))
 	var all []string
 	for i := range uint64(last) - uint64(first) + 1 {
 		one := o

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -218,7 +217,7 @@ func runFolders(variants []variant, compared []compare.Subject, runs int, option
 // is nil.
 func (o Options) compareRuns(ctx context.Context, dir string, names []string, part shard.Shard, variants []variant, compared []compare.Subject, options compare.Options) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(max(1, runtime.NumCPU()))
+	group.SetLimit(o.atOnceOf(variants))
 	for at, name := range names {
 		if !part.Has(at) {
 			continue
@@ -243,6 +242,15 @@ func (o Options) compareRuns(ctx context.Context, dir string, names []string, pa
 		})
 	}
 	return group.Wait()
+}
+
+// atOnceOf is how many runs of these variants this machine has room for at once.
+func (o Options) atOnceOf(variants []variant) int {
+	var all []Options
+	for _, v := range variants {
+		all = append(all, o.of(v))
+	}
+	return AtOnce(all...)
 }
 
 // entry is the entry of a run with a report, which the budget judges again unless it is nil.

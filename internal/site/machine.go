@@ -9,6 +9,7 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/memory"
+	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 )
 
@@ -49,15 +50,27 @@ func (l *lab) memoryMB() int {
 // with 4 endpoints each has 20,000 objects that proxies watch.
 func (l *lab) objectsMB() int { return l.plan.Objects * guest.ObjectBytes >> 20 }
 
+// needMB is the memory that the run needs of this machine, in MB.
+func (l *lab) needMB() int {
+	if l.plan.Kernel == guest.KernelHost || l.Kernel == guest.KernelHost {
+		return hostMemoryMB(l.ControlPlane) + l.objectsMB()
+	}
+	return NeededMB(l.memoryMB())
+}
+
+// MemoryFor is the memory that a run in a lab needs of this machine, in MB. With the kernel auto it is that of a VM.
+func MemoryFor(o LabOptions, plan guest.Plan, spec subject.Spec) int {
+	return (&lab{LabOptions: o, plan: plan, spec: spec}).needMB()
+}
+
 // checkMachine refuses a run for which this machine lacks QEMU, memory or disk.
 func (l *lab) checkMachine() error {
-	need := NeededMB(l.memoryMB())
-	if l.plan.Kernel == guest.KernelHost {
-		need = hostMemoryMB(l.ControlPlane) + l.objectsMB()
-	} else if _, err := exec.LookPath(vm.QEMU); err != nil {
-		return Usagef("%s is not installed; `apt-get install qemu-system-x86` installs it", vm.QEMU)
+	if l.plan.Kernel != guest.KernelHost {
+		if _, err := exec.LookPath(vm.QEMU); err != nil {
+			return Usagef("%s is not installed; `apt-get install qemu-system-x86` installs it", vm.QEMU)
+		}
 	}
-	if err := l.checkMemory(memory.AvailableMB(), need); err != nil {
+	if err := l.checkMemory(memory.AvailableMB(), l.needMB()); err != nil {
 		return err
 	}
 	return checkDisk(l.Out, l.Cache)

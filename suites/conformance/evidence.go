@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 
@@ -65,12 +64,12 @@ type pending struct {
 	err      error
 }
 
-// newCollector makes a collector of as many runs at a time as there are CPUs. A live cluster has one at a time: runs would use up its quotas
-// together, and disturb each other.
+// newCollector makes a collector of as many runs at a time as this machine has CPUs and memory for. A live cluster has one at a time: runs
+// would use up its quotas together, and disturb each other.
 func newCollector(ctx context.Context, c Config) *collector {
-	most := max(1, runtime.NumCPU())
-	if c.live() {
-		most = 1
+	most := 1
+	if !c.live() {
+		most = run.AtOnce(c.options(&Run{Scenario: "quiet"})) // all scenarios need the same memory
 	}
 	return &collector{config: c, ctx: ctx, most: most, runs: map[*Run]*pending{}}
 }
