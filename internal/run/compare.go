@@ -277,7 +277,8 @@ func (o Options) compareCommand(asked Comparison) string {
 		words = append(words, "--against", site.Word(asked.Against))
 	}
 	if asked.BudgetFile != "" {
-		words = append(words, "--budget", asked.BudgetFile)
+		words = append(words, "--budget", site.Word(asked.BudgetFile))
+		o.Budget = "" // else its runs' words would have the file again
 	}
 	return strings.Join(append(words, append([]string{"--runs", strconv.Itoa(asked.Runs)}, o.LabOptions.Words(o.call())...)...), " ")
 }

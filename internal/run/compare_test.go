@@ -14,7 +14,7 @@ import (
 
 // A comparison is checked before its first run, and its command repeats what was asked.
 func TestAComparisonIsCheckedBeforeItsRuns(t *testing.T) {
-	budget, broken := filepath.Join(t.TempDir(), "budget.yaml"), filepath.Join(t.TempDir(), "broken.yaml")
+	budget, broken := filepath.Join(t.TempDir(), "my budget.yaml"), filepath.Join(t.TempDir(), "broken.yaml")
 	for file, text := range map[string]string{budget: "dropped: 5\n", broken: "drop: 5\n"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -31,7 +31,8 @@ func TestAComparisonIsCheckedBeforeItsRuns(t *testing.T) {
 	if err != nil || len(compared) != 2 || len(compared[0].Runs) != 4 || options.Against != subjects[1] || options.Budget == nil || options.Budget.Dropped != 5 {
 		t.Errorf("%+v, %+v, %v", compared, options, err)
 	}
-	if command := o.compareCommand(asked); !strings.Contains(command, "--against kube-proxy@v1.37.1/ipvs --budget "+budget+" --runs 4") {
+	o.Budget = budget // as Compare sets it for the runs
+	if command := o.compareCommand(asked); !strings.Contains(command, "--against kube-proxy@v1.37.1/ipvs --budget '"+budget+"' --runs 4") || strings.Count(command, "--budget") != 1 {
 		t.Errorf("the command is %s", command)
 	}
 	if _, options, err := o.comparable(t.Context(), Comparison{Subjects: subjects, Runs: 4}); err != nil || options.Against != "" || options.Budget != nil {

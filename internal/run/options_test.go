@@ -175,6 +175,10 @@ func TestCommandRepeatsTheRun(t *testing.T) {
 	if got := o.command(); !strings.Contains(got, " --kernel host") {
 		t.Errorf("command %q does not select the host's kernel", got)
 	}
+	o.Budget = "dir/my budget.yaml"
+	if got := o.command(); !strings.Contains(got, " --budget 'my budget.yaml'") {
+		t.Errorf("command %q does not have the budget as one word", got)
+	}
 }
 
 // Released programs are an input of each run with programs of upstream, and stand in its command. For another run they mean nothing.
