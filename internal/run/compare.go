@@ -196,8 +196,9 @@ func (o Options) of(v variant) Options {
 	return o
 }
 
-// folderName makes the name of a folder of a name in a comparison.
-var folderName = strings.NewReplacer("/", "-", "@", "-", "?", "-", "&", "-", "=", "-", " ", "-", ",", "-")
+// folderName makes the name of a folder of a name in a comparison, without letters that NTFS and actions/upload-artifact refuse.
+var folderName = strings.NewReplacer("/", "-", "@", "-", "?", "-", "&", "-", "=", "-", " ", "-", ",", "-",
+	":", "-", `\`, "-", "*", "-", "<", "-", ">", "-", "|", "-", `"`, "-", "\r", "-", "\n", "-")
 
 // runFolders are the names of the folders of all runs: each subject with the first seed, then with the next.
 func runFolders(variants []variant, compared []compare.Subject, runs int, options compare.Options) (names []string) {

@@ -144,13 +144,18 @@ func TestAnUpgradeIsComparedWithTheRestartsOfTheNewVersion(t *testing.T) {
 	}
 }
 
-// The folders of shards are those of the runs, by the names that the call gives, and all differ.
+// The folders of shards are those of the runs, by the names that the call gives, and all differ. actions/upload-artifact and NTFS take them.
 func TestFoldersOfRunsHaveTheNamesOfTheCall(t *testing.T) {
 	variants := []variant{{"cilium@1.20.2", ""}, {"bundled", ""}}
 	compared := []compare.Subject{{Subject: "cilium@v1.20.2"}, {Subject: "bundled"}}
 	want := []string{"cilium-1.20.2-seed-1", "bundled-seed-1", "cilium-1.20.2-seed-2", "bundled-seed-2"}
 	if got := runFolders(variants, compared, 2, compare.Options{}); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	for _, name := range runFolders([]variant{{`exec:hack\my "p".yaml`, ""}, {"a<b>c|d*e?f", ""}}, compared, 1, compare.Options{}) {
+		if strings.ContainsAny(name, `\/:*?"<>|`) {
+			t.Errorf("the folder %s cannot be stored everywhere", name)
+		}
 	}
 	compared = []compare.Subject{{Subject: "bundled on debian-12"}, {Subject: "bundled on debian-13"}}
 	want = []string{"bundled-on-debian-12-seed-1", "bundled-on-debian-13-seed-1"}
