@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -51,6 +53,7 @@ type Throwaway struct {
 	Kubeconfig string // a file
 
 	provider support.E2EClusterProvider
+	dir      string // of kind's files; removed with the cluster
 }
 
 // MakeThrowaway makes a cluster of a Kubernetes version with a node for the control plane and workers for pods. After an error or an
@@ -59,16 +62,18 @@ func MakeThrowaway(ctx context.Context, provider support.E2EClusterProvider, ver
 	// A unique name: the provider adopts an existing cluster, which would be deleted after the run.
 	name := fmt.Sprintf("hitless-%s-%08x", strings.ReplaceAll(version, ".", "-"), rand.Uint32())
 	t = &Throwaway{Name: name, provider: provider.WithName(name)}
-	file, err := os.CreateTemp("", "hitless-kind-")
+	if t.dir, err = os.MkdirTemp("", "hitless-kind-"); err != nil {
+		return nil, fmt.Errorf("making a folder for the files of kind: %w; set TMPDIR to a folder", err)
+	}
+	file := filepath.Join(t.dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(kindConfig(version, workers)), 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing the configuration of the cluster: %w; set TMPDIR to a folder with free space", err), os.RemoveAll(t.dir))
+	}
+	err = t.isolated(func() (err error) {
+		t.Kubeconfig, err = t.provider.CreateWithConfig(ctx, file)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("writing the configuration of the cluster: %w; set TMPDIR to a folder", err)
-	}
-	defer os.Remove(file.Name())
-	_, err = file.WriteString(kindConfig(version, workers))
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("writing the configuration of the cluster: %w; set TMPDIR to a folder with free space", err)
-	}
-	if t.Kubeconfig, err = t.provider.CreateWithConfig(ctx, file.Name()); err != nil {
 		err = fmt.Errorf("making the cluster %s: %w", name, err)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("making the cluster %s: %w", name, context.Cause(ctx))
@@ -76,6 +81,25 @@ func MakeThrowaway(ctx context.Context, provider support.E2EClusterProvider, ver
 		return nil, errors.Join(err, t.Delete(ctx))
 	}
 	return t, nil
+}
+
+// environment is held while KUBECONFIG of this process is another one.
+var environment sync.Mutex
+
+// isolated calls kind with a kubeconfig of its own: it adds its cluster to the user's, and changes the current context there.
+func (t *Throwaway) isolated(call func() error) error {
+	environment.Lock()
+	defer environment.Unlock()
+	const name = "KUBECONFIG"
+	if users, set := os.LookupEnv(name); set {
+		defer os.Setenv(name, users)
+	} else {
+		defer os.Unsetenv(name)
+	}
+	if err := os.Setenv(name, filepath.Join(t.dir, "kubeconfig")); err != nil {
+		return err
+	}
+	return call()
 }
 
 // kindConfig is the configuration of kind for a cluster with these workers.
@@ -94,10 +118,11 @@ const deleteTimeout = 3 * time.Minute
 func (t *Throwaway) Delete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
-	if err := t.provider.Destroy(ctx); err != nil {
-		return fmt.Errorf("deleting the cluster %s: %w; `kind delete cluster --name %s` tries again", t.Name, err, t.Name)
+	err := t.isolated(func() error { return t.provider.Destroy(ctx) })
+	if err != nil {
+		err = fmt.Errorf("deleting the cluster %s: %w; `kind delete cluster --name %s` tries again", t.Name, err, t.Name)
 	}
-	return nil
+	return errors.Join(err, os.RemoveAll(t.dir))
 }
 
 // lookTimeout limits one request for the facts of a cluster.

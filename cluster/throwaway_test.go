@@ -123,7 +123,7 @@ func TestKindIsLookedForFirst(t *testing.T) {
 }
 
 // The framework's provider calls kind correctly: it creates the cluster with our nodes, returns its kubeconfig, and deletes only that
-// cluster.
+// cluster. The user's kubeconfig stays as it is.
 func TestKindsProvider(t *testing.T) {
 	const kubeconfig = `apiVersion: v1
 kind: Config
@@ -134,9 +134,9 @@ current-context: c`
 	dir := play(t, `echo "$*" >> DIR/calls
 case "$1 $2" in
 "get clusters") [ ! -e DIR/clusters ] || cat DIR/clusters ;;
-"create cluster") echo "$4" > DIR/clusters; cp "$6" DIR/config ;;
+"create cluster") echo "$4" > DIR/clusters; cp "$6" DIR/config; echo added >> "$KUBECONFIG" ;;
 "get kubeconfig") cat DIR/kubeconfig ;;
-"delete cluster") [ "$4" = "$(cat DIR/clusters)" ] && rm DIR/clusters ;;
+"delete cluster") echo deleted >> "$KUBECONFIG"; [ "$4" = "$(cat DIR/clusters)" ] && rm DIR/clusters ;;
 *) exit 9 ;;
 esac
 `)
@@ -144,6 +144,11 @@ esac
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", t.TempDir())
+	users := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(users, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", users)
 	provider, err := Kind(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +166,9 @@ esac
 	}
 	if err := c.Delete(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if text, err := os.ReadFile(users); err != nil || string(text) != kubeconfig || os.Getenv("KUBECONFIG") != users {
+		t.Errorf("KUBECONFIG is %s, and the user's has (%v):\n%s", os.Getenv("KUBECONFIG"), err, text)
 	}
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
 	if err != nil || !strings.Contains(string(calls), "delete cluster --name "+c.Name+"\n") {
