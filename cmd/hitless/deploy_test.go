@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -86,5 +88,44 @@ func TestJobsOfShardsAreValidCalls(t *testing.T) {
 	}
 	if err != nil || cmd.Name() != "merge" || cmd.Flags().NArg() != int(*shards.Spec.Completions) {
 		t.Errorf("%q: %v", rest, err)
+	}
+}
+
+// The container of a shard gets what debian:12 lacks before the run: a lab's packages, then certificates for --programs released. The run
+// does not begin when that fails.
+func TestContainersOfShardsInstallWhatTheImageLacks(t *testing.T) {
+	var shards batchv1.Job
+	manifest(t, "shards/shards.yaml", &shards)
+	words := shards.Spec.Template.Spec.Containers[0].Command
+	for name, c := range map[string]struct{ certificates, failing, want string }{
+		"debian:12":           {"", "", "hitless doctor --install|apt-get install -y -q --no-install-recommends ca-certificates|hitless compare rollout|"},
+		"with certificates":   {"ca-certificates.crt", "", "hitless doctor --install|hitless compare rollout|"},
+		"without an archive":  {"", "apt-get", "hitless doctor --install|apt-get install -y -q --no-install-recommends ca-certificates|"},
+		"that lacks packages": {"", "hitless", "hitless doctor --install|"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			log, files := filepath.Join(dir, "log"), map[string]string{}
+			for _, program := range []string{"hitless", "apt-get"} {
+				files[program] = "#!/bin/sh\nprintf '%s|' \"" + program + " $*\" >>" + log + "\n[ " + program + " != '" + c.failing + "' ]\n"
+			}
+			if c.certificates != "" {
+				files[c.certificates] = ""
+			}
+			for file, text := range files {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			script := strings.NewReplacer("/opt/hitless/", dir+"/", "/etc/ssl/certs/", dir+"/").Replace(words[2])
+			cmd := exec.Command("sh", words[1], script, "sh", "compare", "rollout")
+			cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+			if err := cmd.Run(); (err != nil) != (c.failing != "") {
+				t.Errorf("it ended with %v", err)
+			}
+			if done, err := os.ReadFile(log); err != nil || string(done) != c.want {
+				t.Errorf("it did %q (%v), want %q", done, err, c.want)
+			}
+		})
 	}
 }
