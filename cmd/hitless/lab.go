@@ -92,7 +92,7 @@ Nothing of this machine is changed, and nothing is left behind. Root is not need
 	f.BoolVar(&standing.DaemonSet, "proxy-daemonset", false, "run the subject, a kube-proxy, in the pods of the DaemonSet kube-system/kube-proxy")
 	f.StringArrayVar(&standing.ProxyImages, "proxy-image", nil, "`KUBE-PROXY@VERSION` that these pods can run too, such as kube-proxy@v1.36.1; again for another")
 	f.BoolVar(&standing.Images, "images", false, "pods run the programs of their images, with files, DNS, logs and exec; for e2e suites")
-	f.StringVar(&standing.File, "kubeconfig", labKubeconfig, "`FILE` to write the lab's kubeconfig to")
+	f.StringVar(&standing.File, "kubeconfig", labKubeconfig, "`FILE` to write the lab's kubeconfig to: a new one, or that of an earlier lab")
 	return cmd
 }
 

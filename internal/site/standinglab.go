@@ -21,7 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 	kubernetes "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
+	clientapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/internal/progress"
@@ -34,6 +36,9 @@ import (
 // When it is up, its kubeconfig is in the file, and up is called. Only that file is left behind.
 func HoldLab(ctx context.Context, c Call, o LabOptions, plan guest.Plan, spec subject.Spec, file string, up func()) error {
 	if err := CheckHostPlatform(); err != nil {
+		return err
+	}
+	if err := checkLabFile(ctx, file); err != nil {
 		return err
 	}
 	l := &lab{Call: c, LabOptions: o, plan: plan, spec: spec}
@@ -286,6 +291,43 @@ func namespacesOf(net int) (n labNamespaces, err error) {
 	return n, nil
 }
 
+// checkLabFile refuses a file for a lab's kubeconfig that has another one, which the lab would overwrite, or that cannot be written.
+func checkLabFile(ctx context.Context, file string) error {
+	const advice = "; give another file with --kubeconfig"
+	text, err := input.Read(ctx, file, input.TextBytes)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		dir := filepath.Dir(file)
+		for _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
+			dir = filepath.Dir(dir)
+		}
+		if err := cache.Writable(dir); err != nil {
+			return Usagef("%s for the lab's kubeconfig cannot be written: %w"+advice, file, err)
+		}
+		return nil
+	case err != nil:
+		return Usagef("reading %s, where the lab's kubeconfig is to go: %w"+advice, file, err)
+	}
+	config, err := clientcmd.Load(text)
+	if _, is := namespacesIn(config); len(text) > 0 && (err != nil || !is) {
+		return Usagef("%s exists and was not written by `hitless lab up`, which would overwrite it"+advice, file)
+	}
+	if err := unix.Access(file, unix.W_OK); err != nil {
+		return Usagef("%s for the lab's kubeconfig cannot be written: %w"+advice, file, err)
+	}
+	return nil
+}
+
+// namespacesIn are the namespaces that the kubeconfig of a lab has.
+func namespacesIn(config *clientapi.Config) (n labNamespaces, is bool) {
+	if config == nil {
+		return n, false
+	}
+	known, is := config.Extensions[namespaceExtension].(*kubernetes.Unknown)
+	is = is && json.Unmarshal(known.Raw, &n) == nil
+	return n, is
+}
+
 // LabShell is the command line that runs a program in the network of a lab's client, with everything else of this machine. file is
 // the kubeconfig that HoldLab wrote.
 func LabShell(ctx context.Context, file string, command []string) ([]string, error) {
@@ -297,9 +339,8 @@ func LabShell(ctx context.Context, file string, command []string) ([]string, err
 	if err != nil {
 		return nil, Usagef("reading the lab's kubeconfig: %w; `hitless lab up` writes it", err)
 	}
-	var n labNamespaces
-	known, is := config.Extensions[namespaceExtension].(*kubernetes.Unknown)
-	if !is || json.Unmarshal(known.Raw, &n) != nil {
+	n, is := namespacesIn(config)
+	if !is {
 		return nil, Usagef("%s is not the kubeconfig of a lab: `hitless lab up` writes one; other clusters need no shell", file)
 	}
 	descriptor := func(fd int) string { return fmt.Sprintf("/proc/%d/fd/%d", n.Pid, fd) }
