@@ -20,10 +20,11 @@ type Left struct {
 	Last time.Duration // the latest time in the record
 	// Lanes are those that were declared and have neither a LaneEnd nor a MissingRecord, in the order of their declaration.
 	Lanes    []LeftLane
-	LastLane uint16   // the largest id of all lanes
-	Names    []string // of all lanes
-	Phase    string   // the last phase
-	Drawn    uint64   // at least as many attempts as all lanes have made: those in the record, and the last ones of each lane, which may be missing
+	LastLane uint16        // the largest id of all lanes
+	Names    []string      // of all lanes
+	Phase    string        // the last phase
+	Since    time.Duration // when it began
+	Drawn    uint64        // at least as many attempts as all lanes have made: those in the record, and the last ones of each lane, which may be missing
 }
 
 // unwritten is more than the time for which the thinner keeps attempts before it writes them, at the longest deadlines.
@@ -97,7 +98,7 @@ func (left *Left) take(e Event) {
 	left.Last = max(left.Last, e.At)
 	switch body := e.Body.(type) {
 	case Phase:
-		left.Phase = e.Object
+		left.Phase, left.Since = e.Object, e.At
 	case Lane:
 		left.Lanes = append(left.Lanes, LeftLane{Lane: body, From: e.At})
 		left.LastLane, left.Names = max(left.LastLane, body.ID), append(left.Names, body.Name)

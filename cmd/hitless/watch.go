@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,7 +73,12 @@ watch.log and the state is watch.json in --out, beside the results.`,
 			if err != nil {
 				return err
 			}
-			worker := watch.Worker{Program: program, Args: workerArgs(cmd, args), Resumable: o.Kubeconfig != ""}
+			worker := watch.Worker{Program: program, Args: workerArgs(cmd, args)}
+			if o.Kubeconfig != "" {
+				if worker.Resume, err = resumeArgs(cmd); err != nil {
+					return err
+				}
+			}
 			return watch.Start(cmd.Context(), o.name(args), o.Out, worker, newScreen(cmd.ErrOrStderr()).message)
 		},
 	}
@@ -162,6 +168,26 @@ func workerArgs(cmd *cobra.Command, args []string) []string {
 	return words
 }
 
+// resumeArgs are the arguments of a worker that goes on with the watch of a cluster, without its folder. Their paths are absolute.
+func resumeArgs(cmd *cobra.Command) (words []string, err error) {
+	words = []string{"watch", "worker"}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		switch f.Name {
+		case "out":
+			return
+		case "kubeconfig", "sign":
+			path, failed := filepath.Abs(value)
+			value, err = path, errors.Join(err, failed)
+		}
+		words = append(words, "--"+f.Name+"="+value)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("finding the files that the watch needs after a kill: %w; give whole paths", err)
+	}
+	return words, nil
+}
+
 // watchWorker is the process that measures.
 func watchWorker() *cobra.Command {
 	var o watchOptions
@@ -194,7 +220,8 @@ func watchResume() *cobra.Command {
 		Use:   "resume",
 		Short: "Go on with the watch of a cluster that was killed",
 		Long: `Go on with the watch of a cluster that was killed, or whose machine went down, in the same record. What it had recorded
-stays; the time until it measures again is recorded as missing. A watch with missing time never passes.`,
+stays; the time until it measures again is recorded as missing. A watch with missing time never passes. It ends when it
+would have ended without the kill (--duration).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			program, err := thisProgram()

@@ -89,6 +89,44 @@ func TestWatchOfAClusterIsResumed(t *testing.T) {
 	}
 }
 
+// A killed watch goes on from another folder than that of `watch start`, whose paths were relative.
+func TestWatchIsResumedFromAnyFolder(t *testing.T) {
+	t.Parallel()
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	config, err := os.ReadFile(watchedCluster(t))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "config"), config, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out", "watch")
+	t.Cleanup(func() { _, _ = call(t, "watch", "stop", "--out", out) })
+	in := func(folder string, args ...string) {
+		t.Helper()
+		c := program(args...)
+		c.Path, c.Dir = self, folder
+		if text, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("hitless %q: %v\n%s", args, err, text)
+		}
+	}
+	in(dir, "watch", "start", "--kubeconfig", "config", "--record", "all")
+	s := until(t, out, "recorded", func(s watch.State) bool { return s.Attempts > 5 })
+	kill(t, s, out)
+	in(elsewhere, "watch", "resume", "--out", filepath.Join("..", filepath.Base(dir), "out", "watch"))
+	until(t, out, "gone on", func(now watch.State) bool { return now.Attempts > s.Attempts+5 })
+	if _, text := call(t, "watch", "stop", "--out", out); !strings.Contains(text, "a gap in the record") {
+		t.Errorf("the report is\n%s", text)
+	}
+	if left, err := os.ReadDir(elsewhere); err != nil || len(left) > 0 {
+		t.Errorf("%v are in the folder of the call (%v)", left, err)
+	}
+}
+
 // Wrong calls are one error each, with exit code 2, and leave no process.
 func TestWatchOfAClusterThatCannotStart(t *testing.T) {
 	t.Parallel()

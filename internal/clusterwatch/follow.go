@@ -29,10 +29,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	defer cancel()
 	w.cluster.ReportSilences(w.silence)
 	go w.cluster.Ask(ctx, pingAgain)
-	over, ended := make(chan error, 1), w.now()+w.o.Duration
-	if w.o.Duration == 0 {
-		ended = session.NoEnd
-	}
+	over, ended := make(chan error, 1), w.end()
 	go func() {
 		_, err := w.meter.Sleep(ctx, ended)
 		over <- err
@@ -49,6 +46,17 @@ func (w *watcher) follow(ctx context.Context) error {
 	f.report()
 	w.meter.Step(w.step(), "end")
 	return err
+}
+
+// end is when the duration is over. That of a resumed watch began before the kill.
+func (w *watcher) end() time.Duration {
+	switch {
+	case w.o.Duration == 0:
+		return session.NoEnd
+	case w.left != nil:
+		return w.left.Since + w.o.Duration
+	}
+	return w.now() + w.o.Duration
 }
 
 // follower is the loop of a watch.

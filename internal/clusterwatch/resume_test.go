@@ -60,6 +60,31 @@ func TestResumedWatchHasMissingTime(t *testing.T) {
 	}
 }
 
+// A watch with a duration ends when it would have ended without the kill.
+func TestResumedWatchMeasuresWhatIsLeftOfItsDuration(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a := address()
+	listen(t, a)
+	s.service("web", nil, a)
+	r := s.start(s.options())
+	begin := time.Now()
+	r.goesOn(60)
+	measured := time.Since(begin)
+	o := r.killed()
+	o.Duration = measured + time.Second
+	again := s.start(o)
+	wentOn := time.Now()
+	<-again.done
+	if again.err != nil {
+		t.Fatal(again.err)
+	}
+	if took := time.Since(wentOn); took > time.Second+measured/2 {
+		t.Errorf("it measured for %v after %v of %v", took, measured, o.Duration)
+	}
+	again.totals()
+}
+
 // A target that fails when the watch goes on is measured at once: its loss is no wait for a first answer. The verdict is fail, not
 // invalid: the loss was seen.
 func TestLossAfterAKillIsSeen(t *testing.T) {

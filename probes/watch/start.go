@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,8 +23,8 @@ import (
 type Worker struct {
 	Program string   // path
 	Args    []string // without the program's name
-	// Resumable says that the command with ResumeFlag goes on with a killed watch.
-	Resumable bool
+	// Resume are the arguments that go on with a killed watch from any folder, with ResumeFlag and OutFlag; nil if none do.
+	Resume []string
 }
 
 // The descriptors that a worker inherits.
@@ -77,19 +79,22 @@ func (f *file) measure(ctx context.Context, w Worker, log int, progress func(str
 // WorkerFile has the command of a watch that Resume can go on with.
 const WorkerFile = "watch.command"
 
-// ResumeFlag is the flag that a worker gets when it is to go on with the record of a killed watch.
-const ResumeFlag = "--resume"
+// The flags that a worker gets when it is to go on with the record of a killed watch, and for the folder of that.
+const (
+	ResumeFlag = "--resume"
+	OutFlag    = "--out"
+)
 
 // writeWorker keeps the command of a watch that can be resumed, and removes that of an earlier one.
 func (f *file) writeWorker(w Worker) error {
 	name := filepath.Join(f.dir, WorkerFile)
-	if !w.Resumable {
+	if w.Resume == nil {
 		if err := os.Remove(name); !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		return nil
 	}
-	data, err := json.Marshal(w.Args)
+	data, err := json.Marshal(w.Resume)
 	if err == nil {
 		err = os.WriteFile(name, data, 0o644)
 	}
@@ -128,7 +133,12 @@ func Resume(ctx context.Context, dir, program string, progress func(string)) err
 	if err != nil {
 		return fmt.Errorf("the watch of %s cannot be resumed, because only those of clusters can: %w; `hitless watch stop --out %s` makes a report of its record", s.Target, err, dir)
 	}
-	w.Args = append(w.Args, ResumeFlag)
+	out, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("finding the folder %s: %w; give its whole path with --out", dir, err)
+	}
+	w.Args = slices.DeleteFunc(w.Args, func(word string) bool { return strings.HasPrefix(word, OutFlag+"=") })
+	w.Args = append(w.Args, OutFlag+"="+out, ResumeFlag)
 	if err := f.measure(ctx, w, os.O_APPEND, progress); err != nil {
 		return errors.Join(err, f.write(s))
 	}
