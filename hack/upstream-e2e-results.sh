@@ -36,7 +36,13 @@ for i in "${!todo[@]}"; do
   status=0
   env "${settings[@]}" hack/upstream-e2e.sh > "$work/$name.log" 2>&1 || status=$?
   case $status in
-    0 | 1) cp "$work/$name/specs.tsv" "$results/$name.tsv" ;; # a failed spec is a result too
+    0 | 1) # a failed spec is a result too
+      if [ -s "$work/$name/specs.tsv" ]; then
+        cp "$work/$name/specs.tsv" "$results/$name.tsv"
+      else
+        failed+=("$name")
+        tail -n 5 "$work/$name.log" >&2
+      fi ;;
     130 | 143) echo "interrupted; the rows before are kept" >&2; exit "$status" ;;
     *) failed+=("$name"); tail -n 5 "$work/$name.log" >&2 ;;
   esac
