@@ -2,13 +2,17 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 )
 
 // The labels of a run's namespace, by which `hitless clean` finds it.
@@ -20,19 +24,38 @@ const (
 )
 
 // MakeNamespace creates the namespace of a run. It contains all objects of the run, so its deletion removes them. Its Pod Security is
-// restricted, or privileged for pods in the network of their nodes.
+// restricted, or privileged for pods in the network of their nodes. The name is chosen here, so that the error has that of a namespace which
+// may exist all the same.
 func (c *Cluster) MakeNamespace(ctx context.Context, scenario string, onHost bool) (name string, err error) {
 	security := "restricted"
 	if onHost {
 		security = "privileged"
 	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "hitless-" + scenario + "-",
-		Labels: map[string]string{ManagedBy: Managed, RunLabel: scenario, enforce: security}}}
-	made, err := c.Client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
-	if err != nil {
+	name = "hitless-" + scenario + "-" + rand.String(5)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{ManagedBy: Managed, RunLabel: scenario, enforce: security}}}
+	_, err = c.Client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		return name, nil
+	case refused(err):
 		return "", fmt.Errorf("creating the run's namespace: %w", Explain(err))
 	}
-	return made.Name, nil
+	return "", fmt.Errorf("creating the run's namespace %s: %w; it may exist all the same, and `hitless clean` deletes it", name, Explain(err))
+}
+
+// refused reports whether an error of a write says that it did not happen: it never reached the server, or the server refused it. A client
+// that repeats a write by itself may find that the object exists already.
+func refused(err error) bool {
+	var op *net.OpError
+	var status apierrors.APIStatus
+	switch {
+	case errors.As(err, &op):
+		return op.Op == "dial"
+	case errors.As(err, &status):
+		code := status.Status().Code
+		return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout && code != http.StatusConflict
+	}
+	return false
 }
 
 // RemoveNamespace deletes a namespace and waits, at most for the given time, until it is deleted. The error names what blocks it.
