@@ -31,19 +31,20 @@ func TestLabShellNeedsALabThatRuns(t *testing.T) {
 // another kernel, and its link has IPv4 only.
 func TestLabRefusesWhatItCannotRun(t *testing.T) {
 	for args, want := range map[string]string{
-		"--kernel auto":                                               "one of host, vm",
-		"--kernel host --guest-kernel debian-13":                      "leave one of them out",
-		"--kernel vm --controlplane replay --set family=ipv6":         "give --kernel host",
-		"--kernel vm --guest-kernel nowhere":                          "--guest-kernel",
-		"--proxy-image kube-proxy@v1.36.1":                            "give --proxy-daemonset too",
-		"--proxy-daemonset --subject bundled":                         "bundled has no image",
-		"--proxy-daemonset --controlplane replay":                     "give --controlplane kube",
-		"--proxy-daemonset --proxy-image=":                            "--proxy-image",
-		"--proxy-daemonset --proxy-image etcd@v3.7.0":                 "etcd is no proxy",
-		"--proxy-daemonset --proxy-image kube-proxy@v1.28.0":          "since v1.29",
-		"--proxy-daemonset --proxy-image kube-proxy@v1.99.0":          "outside the supported range",
-		"--proxy-daemonset --proxy-image kube-proxy@v1.37.1":          "has this version already",
-		"--proxy-daemonset --proxy-image kube-proxy@v1.36.1/iptables": "v1.36.1/iptables",
+		"--kernel auto":                                                        "one of host, vm",
+		"--kernel host --guest-kernel debian-13":                               "leave one of them out",
+		"--kernel vm --controlplane replay --set family=ipv6":                  "give --kernel host",
+		"--kernel vm --subject kube-proxy@v1.12.10/iptables --set family=ipv6": "kube-proxy@v1.12.10/iptables",
+		"--kernel vm --guest-kernel nowhere":                                   "--guest-kernel",
+		"--proxy-image kube-proxy@v1.36.1":                                     "give --proxy-daemonset too",
+		"--proxy-daemonset --subject bundled":                                  "bundled has no image",
+		"--proxy-daemonset --controlplane replay":                              "give --controlplane kube",
+		"--proxy-daemonset --proxy-image=":                                     "--proxy-image",
+		"--proxy-daemonset --proxy-image etcd@v3.7.0":                          "etcd is no proxy",
+		"--proxy-daemonset --proxy-image kube-proxy@v1.28.0":                   "since v1.29",
+		"--proxy-daemonset --proxy-image kube-proxy@v1.99.0":                   "outside the supported range",
+		"--proxy-daemonset --proxy-image kube-proxy@v1.37.1":                   "has this version already",
+		"--proxy-daemonset --proxy-image kube-proxy@v1.36.1/iptables":          "v1.36.1/iptables",
 	} {
 		t.Chdir(t.TempDir())
 		var out bytes.Buffer

@@ -55,6 +55,9 @@ func Lab(ctx context.Context, o Options, s Standing) error {
 	} else if err := spec.CheckFallback(params[scenarios.TerminatingFallback.Key]); err != nil {
 		return UsageError{Reason: err}
 	}
+	if err := spec.CheckFamily(scenarios.Params(params).Family()); err != nil {
+		return UsageError{Reason: err}
+	}
 	plan := guest.Plan{Scenario: o.Scenario, Parameters: params, Seed: o.Seed, Subject: spec.String(), Exec: spec.Exec, DaemonSet: set, Images: s.Images,
 		ControlPlane: o.ControlPlane, Nodes: o.Nodes, Rate: o.Rate}
 	if o.Kernel == guest.KernelHost {
