@@ -44,6 +44,9 @@ All seals are checked first. Nothing is written. Exit codes: 0, pass; 1, fail, o
 				return err
 			}
 			if comparison {
+				if err := noVerbose(cmd, args[0]); err != nil {
+					return err
+				}
 				return gateComparison(cmd, args[0], key, b)
 			}
 			return gateRun(cmd, args[0], key, b)

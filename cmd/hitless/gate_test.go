@@ -197,3 +197,17 @@ func TestFoldersThatCannotBeGated(t *testing.T) {
 		}
 	}
 }
+
+// The text of a comparison has one form: --verbose is refused there, and nothing is written.
+func TestComparisonsHaveNoLongForm(t *testing.T) {
+	dir := comparison(t, gateClasses, "old", "also-old")
+	before := filesOf(t, dir)
+	for _, command := range []string{"report", "gate"} {
+		if text := said(t, exitUsage, command, dir, "--verbose"); !strings.Contains(text, "name the folder of one of its runs") {
+			t.Errorf("hitless %s: %s", command, text)
+		}
+	}
+	if after := filesOf(t, dir); !maps.Equal(before, after) {
+		t.Error("the folder has changed")
+	}
+}

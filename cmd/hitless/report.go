@@ -17,12 +17,15 @@ import (
 	"github.com/hitless/hitless/reports/compare"
 )
 
+// formTerminal is the one form that --verbose changes.
+const formTerminal = "terminal"
+
 // forms are what `hitless report --format` prints; the forms of single runs take only one.
 var forms = map[string]struct {
 	single bool
 	write  func(io.Writer, []*reports.RunFolder) error
 }{
-	"terminal": {true, func(w io.Writer, runs []*reports.RunFolder) error {
+	formTerminal: {true, func(w io.Writer, runs []*reports.RunFolder) error {
 		return reports.WriteTerminal(w, runs[0].Report, runs[0].Origin)
 	}},
 	"json": {true, func(w io.Writer, runs []*reports.RunFolder) error { return analysis.WriteJSON(w, runs[0].Report) }},
@@ -103,6 +106,9 @@ func reportAgain(cmd *cobra.Command, dir, verify string, options compare.Options
 		return err
 	}
 	if compare.IsComparison(dir) {
+		if err := noVerbose(cmd, dir); err != nil {
+			return err
+		}
 		key, err := verifyingKey(cmd.Context(), verify)
 		if err != nil {
 			return err
@@ -131,6 +137,14 @@ func reportAgain(cmd *cobra.Command, dir, verify string, options compare.Options
 	return concludeRecord(cmd, h, r)
 }
 
+// noVerbose refuses --verbose for the folder of a comparison, whose text has one form.
+func noVerbose(cmd *cobra.Command, dir string) error {
+	if isVerbose(cmd) {
+		return fmt.Errorf("--verbose is for the folder of a run, and %s has a comparison; name the folder of one of its runs", dir)
+	}
+	return nil
+}
+
 func formNames() []string { return slices.Sorted(maps.Keys(forms)) }
 
 func printRuns(cmd *cobra.Command, dirs []string, format, started, verify string) error {
@@ -140,6 +154,9 @@ func printRuns(cmd *cobra.Command, dirs []string, format, started, verify string
 	}
 	if form.single && len(dirs) > 1 {
 		return fmt.Errorf("%d folders were given, and --format %s prints one run", len(dirs), format)
+	}
+	if isVerbose(cmd) && format != formTerminal {
+		return fmt.Errorf("--format %s has no longer form; give --verbose with --format %s, or leave it out", format, formTerminal)
 	}
 	var at time.Time
 	if started != "" {
@@ -162,6 +179,9 @@ func printRuns(cmd *cobra.Command, dirs []string, format, started, verify string
 			r.Started = at
 		}
 		runs = append(runs, r)
+	}
+	if isVerbose(cmd) {
+		return reports.Terminal{Verbose: true}.Write(cmd.OutOrStdout(), runs[0].Report, runs[0].Origin)
 	}
 	return form.write(cmd.OutOrStdout(), runs)
 }

@@ -159,7 +159,10 @@ func TestOtherForms(t *testing.T) {
 			t.Errorf("%s lacks %q:\n%s", format, want, text)
 		}
 	}
-	for want, args := range map[string][]string{"host.json": {dir, "--format", "openmetrics"}, "conformance": {dir, "--format", "pdf"},
+	if text := said(t, 0, "report", dir, "--format", "terminal", "--verbose"); !strings.Contains(text, strings.Repeat("ab", 32)) {
+		t.Errorf("the long form lacks the hashes:\n%s", text)
+	}
+	for want, args := range map[string][]string{"host.json": {dir, "--format", "openmetrics"}, "no longer form": {dir, "--format", "json", "-v"}, "conformance": {dir, "--format", "pdf"},
 		"prints one run": {dir, dir, "--format", "json"}, "given twice": {dir, dir, "--format", "openmetrics", "--started", "2026-11-21T09:30:00Z"},
 		"2026-01-31": {dir, "--format", "json", "--started", "today"}, "--format": {dir, dir}} {
 		if text := said(t, 2, append([]string{"report"}, args...)...); !strings.Contains(text, want) {

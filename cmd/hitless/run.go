@@ -266,11 +266,16 @@ func verboseFlag(f *pflag.FlagSet) {
 	f.BoolP("verbose", "v", false, "print the losses of each second, the lanes, the self-test and the hashes too")
 }
 
+// isVerbose reports whether the longer text was asked for. Some commands have no such flag.
+func isVerbose(cmd *cobra.Command) bool {
+	verbose, _ := cmd.Flags().GetBool("verbose")
+	return verbose
+}
+
 // terminalOf is how a command prints reports: as wide as its terminal, and in colours unless NO_COLOR is set. Elsewhere lines are not wrapped.
 func terminalOf(cmd *cobra.Command) reports.Terminal {
-	verbose, _ := cmd.Flags().GetBool("verbose") // some commands have no such flag
 	width := terminalWidth(cmd.OutOrStdout())
-	return reports.Terminal{Width: width, Colour: width > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Verbose: verbose}
+	return reports.Terminal{Width: width, Colour: width > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Verbose: isVerbose(cmd)}
 }
 
 // conclude prints a report and turns its verdict into an exit code.
