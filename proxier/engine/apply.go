@@ -67,6 +67,7 @@ type execution struct {
 	*Engine
 	scope  plan.Scope
 	failed map[kernel.Key]bool // virtual servers whose further operations are skipped
+	own    map[kernel.Key]bool // virtual servers to create that exist as the proxier's own, if they exist
 	report *Report
 
 	setsFailing bool // a change of sets failed
@@ -76,7 +77,7 @@ type execution struct {
 // start.
 func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope, excluded map[kernel.Key]bool,
 	r *Report) (failed map[kernel.Key]bool, err error) {
-	x := execution{Engine: e, scope: scope, failed: map[kernel.Key]bool{}, report: r}
+	x := execution{Engine: e, scope: scope, failed: map[kernel.Key]bool{}, own: e.ownIfExisting(ops), report: r}
 	maps.Copy(x.failed, excluded)
 	for len(ops) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -88,6 +89,18 @@ func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope,
 	}
 	e.setsFailed = x.setsFailing
 	return x.failed, nil
+}
+
+// ownIfExisting returns the virtual servers to create that belong to the proxier if they exist: those with a record from
+// before these operations, and with Adopt all.
+func (e *Engine) ownIfExisting(ops []kernel.Op) map[kernel.Key]bool {
+	own := map[kernel.Key]bool{}
+	for _, op := range ops {
+		if o, adding := op.(kernel.AddVirtual); adding && (e.options.Adopt || e.isRecorded(o.Virtual.Key)) {
+			own[o.Virtual.Key] = true
+		}
+	}
+	return own
 }
 
 // batchSize returns how many of the next operations can be one batch.
@@ -221,9 +234,8 @@ func (x *execution) filterOp(op kernel.Op) (kernel.Op, bool) {
 // recordFailure keeps the objects of a failed operation pending and marks them unverified.
 func (x *execution) recordFailure(op kernel.Op, err error) {
 	k, ok := kernel.KeyOf(op)
-	if _, adding := op.(kernel.AddVirtual); adding && errors.Is(err, kernel.ErrExists) {
-		// The proxier's own would have been found when the kernel was read. Staying pending removes its ownership
-		// record.
+	if _, adding := op.(kernel.AddVirtual); adding && errors.Is(err, kernel.ErrExists) && !x.own[k] {
+		// Staying pending removes the ownership record of these operations.
 		x.foreign[k], x.failed[k], x.pending.keys[k] = true, true, true
 		if v, ok := x.table.Get(k); ok {
 			x.reportRefusal(foreignRefusal(v.Service, k), x.report)

@@ -190,7 +190,8 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 	if e.initialized {
 		r.changed = maps.Clone(e.pending.keys)
 	}
-	if err := e.readKernel(addrs.Bound, &r); err != nil {
+	unread, err := e.readKernel(addrs.Bound, &r)
+	if err != nil {
 		return r, err
 	}
 	if !e.initialized { // an earlier process may have ended before it deleted stale flows
@@ -201,7 +202,7 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 		}
 	}
 	e.initialized, e.primaryAddrs = true, primary
-	return r, e.apply(ctx, nil, &r)
+	return r, e.apply(ctx, unread, &r)
 }
 
 // setDefaultNodePortAddrs sets the addresses that serve NodePorts by default. Until the Node is known, those are the node

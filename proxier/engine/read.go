@@ -14,24 +14,29 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// readKernel replaces the known state by the kernel's and makes everything pending.
+// readKernel replaces the known state by the kernel's and makes everything pending. It returns the virtual servers that
+// it could not read.
 //
 // A virtual server belongs to the proxier if the kernel records so (an element of a recording set), if this process
 // knows it, or if its family lost all records, as after `nft flush ruleset`, and ownership.isLikelyOwn holds. All
 // others are foreign and never changed, unless Adopt takes them over.
-func (e *Engine) readKernel(bound []netip.Addr, r *Report) error {
+func (e *Engine) readKernel(bound []netip.Addr, r *Report) (unread map[kernel.Key]bool, err error) {
 	servers, err := e.kernel.Servers()
 	if err != nil {
-		return fmt.Errorf("reading the virtual servers: %w", err)
+		return nil, fmt.Errorf("reading the virtual servers: %w", err)
 	}
 	elements, err := e.kernel.Elements()
 	if err != nil {
-		return fmt.Errorf("reading the filter sets: %w", err)
+		return nil, fmt.Errorf("reading the filter sets: %w", err)
 	}
 	state := kernel.NewState()
 	state.SetAddresses(bound)
 	state.SetElements(elements)
 	owned := readOwnership(elements)
+	unread = map[kernel.Key]bool{}
+	if servers, err = e.addMissing(servers, owned, unread, r); err != nil {
+		return nil, err
+	}
 	owned.noteServed(e, servers, state)
 	wasForeign := e.foreign
 	e.foreign = map[kernel.Key]bool{}
@@ -50,9 +55,49 @@ func (e *Engine) readKernel(bound []netip.Addr, r *Report) error {
 		}
 	}
 	e.state = state
-	e.unverified = unverified{keys: map[kernel.Key]bool{}}
+	e.unverified = unverified{keys: maps.Clone(unread)}
 	e.markAllPending()
-	return nil
+	return unread, nil
+}
+
+// addMissing adds the proxier's own virtual servers that a list lacks although they exist. Linux continues a list by
+// position: after a deletion, even in another network namespace, it skips one.
+func (e *Engine) addMissing(servers []kernel.Server, owned ownership, unread map[kernel.Key]bool, r *Report) ([]kernel.Server, error) {
+	for _, k := range e.missingKeys(servers, owned) {
+		s, exists, err := e.kernel.Server(k)
+		if err != nil {
+			if err := r.skipUnreadable(k, unread, fmt.Errorf("reading virtual server %v, which the list lacks: %w", k, err)); err != nil {
+				return nil, err
+			}
+			s, exists = e.assumeServer(k)
+		}
+		if exists {
+			servers = append(servers, s)
+		}
+	}
+	return servers, nil
+}
+
+// missingKeys returns the proxier's own virtual servers, as far as known, that a list lacks.
+func (e *Engine) missingKeys(servers []kernel.Server, owned ownership) []kernel.Key {
+	missing := maps.Clone(owned.keys)
+	maps.Copy(missing, e.unverified.keys)
+	for _, k := range e.state.Keys() {
+		missing[k] = true
+	}
+	for _, s := range servers {
+		delete(missing, s.Key)
+	}
+	return slices.SortedFunc(maps.Keys(missing), kernel.Key.Compare)
+}
+
+// assumeServer returns what to assume about an own virtual server that is unreadable: the last known state. One that no
+// Service wants may drain, so it counts as existing, which keeps its address bound.
+func (e *Engine) assumeServer(k kernel.Key) (s kernel.Server, exists bool) {
+	v, known := e.state.Virtual(k)
+	_, wanted := e.Get(k)
+	v.Key = k
+	return kernel.Server{Virtual: v, Reals: e.state.Reals(k)}, known || !wanted
 }
 
 // detectForeign checks whether another program has created a virtual server that the proxier is about to create. This
@@ -64,14 +109,17 @@ func (e *Engine) detectForeign(unread map[kernel.Key]bool, r *Report) error {
 		if _, ours := e.state.Virtual(k); ours || !wanted || e.isRecorded(k) || unread[k] {
 			continue
 		}
-		_, exists, err := e.kernel.Server(k)
+		s, exists, err := e.kernel.Server(k)
 		if err != nil {
 			if err := r.skipUnreadable(k, unread, fmt.Errorf("looking for virtual server %v before creating it: %w", k, err)); err != nil {
 				return err
 			}
 			continue
 		}
-		if exists {
+		switch {
+		case exists && e.options.Adopt:
+			e.state.Put(s)
+		case exists:
 			e.foreign[k] = true
 			e.reportRefusal(foreignRefusal(want.Service, k), r)
 		}

@@ -161,7 +161,8 @@ type Addresses struct {
 
 // Kernel is a node's kernel. Calls must not overlap; the proxier makes them from one goroutine.
 type Kernel interface {
-	// Servers returns all virtual servers with an address, including those of other programs, in undefined order.
+	// Servers returns all virtual servers with an address, including those of other programs, in undefined order. It may
+	// miss some while another program deletes any.
 	Servers() ([]Server, error)
 	// Server returns one virtual server; false and no error if it does not exist.
 	Server(Key) (Server, bool, error)

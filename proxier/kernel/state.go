@@ -12,8 +12,8 @@ import (
 // existing one.
 var ErrInvalidOp = errors.New("invalid operation")
 
-// ErrExists is the error of AddVirtual for an existing virtual server. Another program created it, since the proxier
-// knows its own.
+// ErrExists is the error of AddVirtual for an existing virtual server. Another program created it, unless a read missed
+// one of the proxier's own.
 var ErrExists = errors.New("exists already")
 
 // ErrNoReply is the error of a call whose reply did not arrive in time. The call may have taken effect.
