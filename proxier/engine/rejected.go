@@ -67,7 +67,7 @@ func (x *execution) isRejected(op kernel.Op, err error) bool {
 	if !one {
 		return false
 	}
-	if !kernel.IsPermanent(err) {
+	if !kernel.IsPermanent(op, err) {
 		x.clearRejection(k, s)
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/fake"
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
@@ -104,6 +105,42 @@ func TestPermanentlyRejectedOperations(t *testing.T) {
 				t.Errorf("after the Service was deleted: rejected waiting %v, pending %v", b.engine.HasRejected(), b.engine.Pending())
 			}
 		})
+	}
+}
+
+// A device whose IPv6 is disabled rejects IPv6 addresses with EACCES. The other family is served, and nothing is
+// pending. For IPv4 the same error is no rejection.
+func TestAddressesOfDisabledFamily(t *testing.T) {
+	for _, six := range []bool{true, false} {
+		k, w := fake.New(nodeAddrs...), &world{}
+		w.services[0] = service{exists: true, dualStack: true, pods: [4]podState{2: ready}}
+		k.RejectWith(func(op kernel.Op) error {
+			if o, bind := op.(kernel.Bind); bind && o.Addr.Is6() == six {
+				return syscall.EACCES
+			}
+			return nil
+		})
+		e := New(k, w, Options{Desired: desired.Options{Node: node, Scheduler: "rr", IPv6: true}, Drain: limits})
+		r, err := e.Full(context.Background())
+		refused := r.Refused
+		for range rejectionThreshold {
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err = e.Sync(context.Background(), nil)
+			refused = append(refused, r.Refused...)
+		}
+		reported := len(refused) == 1 && refused[0].Reason == desired.KernelRefused
+		if rejected := reported && len(r.Failures) == 0 && !e.Pending(); rejected != six {
+			t.Errorf("IPv6 %v: refused %v, failures %v, pending %v", six, refused, r.Failures, e.Pending())
+		}
+		other := clusterIP6(0)
+		if six {
+			other = clusterIP(0)
+		}
+		if !k.State().Bound(other) || len(serving(k.State(), key(other.String(), 80))) != 1 {
+			t.Errorf("IPv6 %v is rejected: the other family is not served", six)
+		}
 	}
 }
 

@@ -189,7 +189,12 @@ var permanentErrors = []syscall.Errno{syscall.EINVAL, syscall.ERANGE, syscall.EA
 	syscall.EADDRNOTAVAIL}
 
 // IsPermanent reports whether an error is the kernel's permanent rejection of an operation. Such an operation had no
-// effect.
-func IsPermanent(err error) bool {
-	return !errors.Is(err, ErrNoReply) && slices.ContainsFunc(permanentErrors, func(e syscall.Errno) bool { return errors.Is(err, e) })
+// effect. Missing privileges are EPERM; EACCES is a device whose IPv6 is disabled.
+func IsPermanent(op Op, err error) bool {
+	if errors.Is(err, ErrNoReply) {
+		return false
+	}
+	bind, is := op.(Bind)
+	return is && bind.Addr.Is6() && errors.Is(err, syscall.EACCES) ||
+		slices.ContainsFunc(permanentErrors, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }

@@ -128,12 +128,15 @@ func (o Options) procDir() string {
 	return o.ProcDir
 }
 
-// checkIPv6 returns why this kernel cannot serve IPv6; nil if it can.
+// checkIPv6 returns why this kernel cannot serve IPv6; nil if it can. The device must exist.
 func (k *Kernel) checkIPv6(o Options) error {
 	if _, err := os.Stat(filepath.Join(o.procDir(), "net/if_inet6")); err != nil {
 		return fmt.Errorf("the kernel has no IPv6: %w", err)
 	}
-	return k.ipvs.probe(unix.AF_INET6, o.Scheduler)
+	if err := k.ipvs.probe(unix.AF_INET6, o.Scheduler); err != nil {
+		return err
+	}
+	return enableIPv6(o.procDir())
 }
 
 // IPv6 returns nil if the kernel supports IPv6, or else what is missing. Without support, IPv6 operations must not be

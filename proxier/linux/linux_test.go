@@ -161,6 +161,41 @@ func TestSysctls(t *testing.T) {
 	}
 }
 
+// IPv6 counts as supported only if the device accepts IPv6 addresses. The start enables them if it may write sysctls.
+func TestDeviceWithoutIPv6(t *testing.T) {
+	const readOnly = "/proc/sys/kernel/ngroups_max" // even for root
+	for _, test := range []struct {
+		what, value, link string
+		served            bool
+	}{
+		{what: "enabled", value: "0\n", served: true},
+		{what: "disabled", value: "1\n", served: true},
+		{what: "disabled, sysctls read-only", link: readOnly},
+		{what: "no such sysctl", served: true},
+	} {
+		proc := t.TempDir()
+		path := filepath.Join(proc, "sys/net/ipv6/conf", Device, "disable_ipv6")
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Mkdir(filepath.Join(proc, "net"), 0o755),
+			os.WriteFile(filepath.Join(proc, "net/if_inet6"), nil, 0o644))
+		switch {
+		case test.link != "":
+			err = errors.Join(err, os.Symlink(test.link, path))
+		case test.value != "":
+			err = errors.Join(err, os.WriteFile(path, []byte(test.value), 0o644))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &Kernel{ipvs: (&fakeHandle{servers: map[string]ipvs.Service{}}).virtualServers()}
+		if err := k.checkIPv6(Options{ProcDir: proc, Scheduler: "rr"}); (err == nil) != test.served {
+			t.Errorf("%s: error %v", test.what, err)
+		}
+		if got, err := os.ReadFile(path); test.value != "" && string(got[:1]) != "0" {
+			t.Errorf("%s: disable_ipv6 is then %q (%v)", test.what, got, err)
+		}
+	}
+}
+
 func TestRequiredSysctls(t *testing.T) {
 	for release, reuse := range map[string]bool{"4.19.0-27-amd64": true, "5.8.18": true, "5.9.0": false, "6.1.0-56-cloud-amd64": false,
 		"5.10-rc1": false, "5.4-custom": true, "strange": false} {

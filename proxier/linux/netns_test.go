@@ -454,3 +454,26 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("bound on the new device: %v", err)
 	}
 }
+
+// A device of a node that disables IPv6 rejects IPv6 addresses for good, until IPv6 is enabled for the device.
+func TestAddressesWithDisabledIPv6(t *testing.T) {
+	inNamespace(t)
+	if err := (sysctl{"net/ipv6/conf/default/disable_ipv6", "1", "test"}).set("/proc/sys"); err != nil {
+		t.Fatal(err)
+	}
+	blank := func() netlink.Link { return &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
+	a := &addresses{newDevice: blank, deadline: 5 * time.Second, noReply: func() { t.Error("a reply is missing") }}
+	if err := errors.Join(a.reopen(), a.ensureDevice()); err != nil {
+		t.Fatal(err)
+	}
+	defer a.close()
+	addr := netip.MustParseAddr("fd00:96::1")
+	for _, err := range append(a.bindAll([]netip.Addr{addr}), a.bind(addr)) {
+		if !errors.Is(err, unix.EACCES) || !kernel.IsPermanent(kernel.Bind{Addr: addr}, err) {
+			t.Errorf("with IPv6 disabled: error %v, want a permanent %v", err, unix.EACCES)
+		}
+	}
+	if err := errors.Join(enableIPv6("/proc"), a.bind(addr)); err != nil {
+		t.Errorf("with IPv6 enabled: %v", err)
+	}
+}

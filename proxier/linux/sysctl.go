@@ -52,6 +52,20 @@ func setSysctls(proc string, strictARP bool) error {
 	return nil
 }
 
+// enableIPv6 permits IPv6 addresses on the device, which a node can disable for new devices. It returns an error if they
+// stay disabled: without full root privileges sysctls are read-only.
+func enableIPv6(proc string) error {
+	s := sysctl{"net/ipv6/conf/" + Device + "/disable_ipv6", "0", "virtual addresses need IPv6 on the device"}
+	root := filepath.Join(proc, "sys")
+	if _, err := os.Stat(filepath.Join(root, s.path)); errors.Is(err, os.ErrNotExist) {
+		return nil // nothing disables it
+	}
+	if err := s.set(root); err != nil {
+		return fmt.Errorf("IPv6 is disabled for the device %s: %w; run --init-only with full root privileges", Device, err)
+	}
+	return nil
+}
+
 func (s sysctl) set(root string) error {
 	path := filepath.Join(root, s.path)
 	now, err := os.ReadFile(path)
