@@ -226,6 +226,7 @@ func listOrNothing(words []string) string {
 }
 
 // program programs the Services of the cluster. If an operation fails, it returns an error and the old rules stay.
+// Objects that the kernel rejects for good are refused instead.
 func (m *migration) program(ctx context.Context) (*watch.Watcher, *engine.Engine, error) {
 	node, err := m.nodeName()
 	if err != nil {
@@ -254,7 +255,7 @@ func (m *migration) program(ctx context.Context) (*watch.Watcher, *engine.Engine
 		return nil, nil, err
 	}
 	e := engine.New(m.kernel, source, options)
-	report, err := e.Full(ctx)
+	report, err := programAll(ctx, e)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -269,10 +270,32 @@ func (m *migration) program(ctx context.Context) (*watch.Watcher, *engine.Engine
 	for _, r := range report.Refused {
 		m.printNote("refused: %v: %s (%s)", r.Service, r.Detail, r.Reason)
 	}
-	if len(report.Failures) > 0 {
-		return nil, nil, fmt.Errorf("programming the Services: %w; no state of kube-proxy was removed; run the command again", errors.Join(report.Failures...))
+	if err := programmed(e, report); err != nil {
+		return nil, nil, fmt.Errorf("programming the Services: %w; no state of kube-proxy was removed; run the command again", err)
 	}
 	return source, e, nil
+}
+
+// programAll programs all Services. It repeats failed operations as often as it takes to tell a rejection for good from
+// a failure. The first pass does not count, since it may fail as one change of sets.
+func programAll(ctx context.Context, e *engine.Engine) (engine.Report, error) {
+	report, err := e.Full(ctx)
+	for n := 0; n < engine.RejectionThreshold && err == nil && len(report.Failures) > 0; n++ {
+		var again engine.Report
+		again, err = e.Sync(ctx, nil)
+		report.Operations += again.Operations
+		report.Refused = append(report.Refused, again.Refused...)
+		report.Failures = again.Failures
+	}
+	return report, err
+}
+
+// programmed returns the failures that are left; nil for none.
+func programmed(e *engine.Engine, report engine.Report) error {
+	if len(report.Failures) == 0 && e.Pending() {
+		return errors.New("the kernel rejects every Service, for the reasons above")
+	}
+	return errors.Join(report.Failures...)
 }
 
 // clearKubeProxy removes the state of all modes of kube-proxy, since none of it is updated any more.

@@ -7,12 +7,16 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/engine"
+	"github.com/hitless/hitless/proxier/fake"
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
@@ -98,6 +102,82 @@ func TestKeepRulesByCommand(t *testing.T) {
 		}
 		if err != nil || options.KeepRules != test.keeps || options.ReadOnly != test.readOnly {
 			t.Errorf("%s: keeps the rules: %v, reads only: %v, error %v", test.what, options.KeepRules, options.ReadOnly, err)
+		}
+	}
+}
+
+// oneService is a Service with two endpoints, of which the kernel may reject one.
+type oneService struct{}
+
+func (oneService) Names() []types.NamespacedName { return []types.NamespacedName{web} }
+func (oneService) NodeAddresses() []netip.Addr   { return nil }
+func (oneService) NodeZone() string              { return "" }
+func (oneService) Service(types.NamespacedName) *v1.Service {
+	return &v1.Service{Spec: v1.ServiceSpec{ClusterIP: "10.96.0.10", Ports: []v1.ServicePort{{Port: 80}}}}
+}
+func (oneService) Slices(types.NamespacedName) []*discovery.EndpointSlice {
+	port := int32(8080)
+	return []*discovery.EndpointSlice{{AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Port: &port}},
+		Endpoints: []discovery.Endpoint{{Addresses: []string{"10.244.1.1"}}, {Addresses: []string{"10.244.1.255"}}}}}
+}
+
+// emptyList is a kernel whose first list of virtual servers is empty, as while another program deletes some.
+type emptyList struct {
+	kernel.Kernel
+	listed bool
+}
+
+func (l *emptyList) Servers() ([]kernel.Server, error) {
+	if !l.listed {
+		l.listed = true
+		return nil, nil
+	}
+	return l.Kernel.Servers()
+}
+
+// A migration fails on what may succeed later, and on a kernel that rejects everything, but not on single objects that
+// the kernel rejects for good. A virtual server that the list lacks is adopted.
+func TestMigrationProgramsServices(t *testing.T) {
+	rejectAll := func(kernel.Op) error { return syscall.EINVAL }
+	outOfMemory := func(op kernel.Op) error {
+		if op.Name() == "add-real" {
+			return syscall.ENOMEM
+		}
+		return nil
+	}
+	at := kernel.Key{Addr: netip.MustParseAddr("10.96.0.10"), Protocol: kernel.TCP, Port: 80}
+	for _, test := range []struct {
+		what            string
+		reject          func(kernel.Op) error
+		listLacksServer bool
+		fails           string
+		reals, refused  int
+	}{
+		{what: "nothing rejected", reals: 2},
+		{what: "endpoint rejected", reject: rejectBroadcast, reals: 1, refused: 1},
+		{what: "virtual server not listed", listLacksServer: true, reals: 2},
+		{what: "no memory", reject: outOfMemory, fails: "cannot allocate memory"},
+		{what: "all rejected", reject: rejectAll, fails: "rejects every Service", refused: 2},
+	} {
+		k := fake.New()
+		k.RejectWith(test.reject)
+		list := &emptyList{Kernel: k, listed: !test.listLacksServer}
+		if test.listLacksServer {
+			if err := k.ApplyExternally(kernel.AddVirtual{Virtual: kernel.Virtual{Key: at, Scheduler: "rr"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := engine.New(list, oneService{}, engine.Options{Desired: desired.Options{Scheduler: "rr"}, Adopt: true})
+		report, err := programAll(context.Background(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = programmed(e, report)
+		if (err != nil) != (test.fails != "") || err != nil && !strings.Contains(err.Error(), test.fails) {
+			t.Errorf("%s: error %v, want %q", test.what, err, test.fails)
+		}
+		if reals := len(k.State().Reals(at)); reals != test.reals || len(report.Refused) != test.refused {
+			t.Errorf("%s: %d real servers, refused %v; want %d and %d", test.what, reals, report.Refused, test.reals, test.refused)
 		}
 	}
 }

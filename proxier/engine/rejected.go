@@ -12,9 +12,9 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// rejectionThreshold is the number of consecutive passes after which a rejected operation counts as permanently
+// RejectionThreshold is the number of consecutive passes after which a rejected operation counts as permanently
 // rejected instead of failed. A second try may meet another state; a third one follows a new read.
-const rejectionThreshold = 3
+const RejectionThreshold = 3
 
 // operand identifies an operation on a virtual server or address.
 type operand struct {
@@ -31,7 +31,7 @@ type rejection struct {
 }
 
 // permanent reports whether the threshold is reached.
-func (r rejection) permanent() bool { return r.count >= rejectionThreshold }
+func (r rejection) permanent() bool { return r.count >= RejectionThreshold }
 
 // operandOf returns the key and the operand of an operation. It returns false for a change of sets that concerns
 // several keys, where the rejected one is unknown. The key of an address has no port.
@@ -76,7 +76,7 @@ func (x *execution) isRejected(op kernel.Op, err error) bool {
 	}
 	r := x.rejections[k][s]
 	r.count, r.lastPass = r.count+1, x.passNumber
-	if r.count == rejectionThreshold {
+	if r.count == RejectionThreshold {
 		r.services, r.detail = x.servicesOf(k), fmt.Sprintf("the kernel rejects %v: %v", op, err)
 	}
 	x.rejections[k][s] = r

@@ -123,7 +123,7 @@ func TestAddressesOfDisabledFamily(t *testing.T) {
 		e := New(k, w, Options{Desired: desired.Options{Node: node, Scheduler: "rr", IPv6: true}, Drain: limits})
 		r, err := e.Full(context.Background())
 		refused := r.Refused
-		for range rejectionThreshold {
+		for range RejectionThreshold {
 			if err != nil {
 				t.Fatal(err)
 			}
