@@ -214,14 +214,15 @@ func (x *execution) filterOp(op kernel.Op) (kernel.Op, bool) {
 		op = o
 	}
 	if o, bind := op.(kernel.Bind); bind {
-		return op, x.state.ServersAt(o.Addr) > 0 && x.state.Has(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: o.Addr}})
+		return op, len(x.state.KeysAt(o.Addr)) > 0 && x.state.Has(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: o.Addr}})
 	}
 	if len(x.failed) == 0 {
 		return op, true
 	}
 	switch o := op.(type) {
 	case kernel.Unbind:
-		return op, x.state.ServersAt(o.Addr) == 0
+		failed := func(k kernel.Key) bool { return x.failed[k] } // such a virtual server could not be deleted
+		return op, !slices.ContainsFunc(x.state.KeysAt(o.Addr), failed)
 	case kernel.ChangeSets:
 		blocked := func(el kernel.Element) bool { return el.Set.PerServer() && x.failed[el.Key] }
 		o.Add = slices.DeleteFunc(slices.Clone(o.Add), blocked)

@@ -22,11 +22,11 @@ var ErrNoReply = errors.New("no reply from the kernel")
 // State is the proxier's model of a kernel: the engine's memory of the real one, and the whole of the fake one. It is
 // not safe for concurrent use.
 type State struct {
-	servers   map[Key]*server
-	bound     map[netip.Addr]bool
-	elements  map[Element]bool
-	sources   map[Key]map[netip.Prefix]bool // prefixes in Allowed
-	serversAt map[netip.Addr]int            // number of virtual servers by address
+	servers  map[Key]*server
+	bound    map[netip.Addr]bool
+	elements map[Element]bool
+	sources  map[Key]map[netip.Prefix]bool // prefixes in Allowed
+	keysAt   map[netip.Addr][]Key          // virtual servers by address; sorted
 }
 
 type server struct {
@@ -37,7 +37,7 @@ type server struct {
 // NewState returns an empty state.
 func NewState() *State {
 	return &State{servers: map[Key]*server{}, bound: map[netip.Addr]bool{}, elements: map[Element]bool{},
-		sources: map[Key]map[netip.Prefix]bool{}, serversAt: map[netip.Addr]int{}}
+		sources: map[Key]map[netip.Prefix]bool{}, keysAt: map[netip.Addr][]Key{}}
 }
 
 // Apply changes the state as the operation changes a kernel. An operation that a kernel would reject returns
@@ -98,8 +98,8 @@ func (s *State) Serves() bool {
 	return false
 }
 
-// ServersAt returns the number of virtual servers at an address.
-func (s *State) ServersAt(a netip.Addr) int { return s.serversAt[a] }
+// KeysAt returns the virtual servers at an address, sorted. The caller must not modify them.
+func (s *State) KeysAt(a netip.Addr) []Key { return s.keysAt[a] }
 
 // Bound reports whether an address is bound.
 func (s *State) Bound(a netip.Addr) bool { return s.bound[a] }
@@ -151,7 +151,9 @@ func (s *State) Put(v Server) {
 		reals[r.Addr] = r.Weight
 	}
 	s.servers[v.Key] = &server{virtual: v.Virtual, reals: reals}
-	s.serversAt[v.Key.Addr]++
+	here := s.keysAt[v.Key.Addr]
+	at, _ := slices.BinarySearchFunc(here, v.Key, Key.Compare)
+	s.keysAt[v.Key.Addr] = slices.Insert(here, at, v.Key)
 }
 
 // Remove removes one virtual server, if it exists.
@@ -160,8 +162,10 @@ func (s *State) Remove(k Key) {
 		return
 	}
 	delete(s.servers, k)
-	if s.serversAt[k.Addr]--; s.serversAt[k.Addr] == 0 {
-		delete(s.serversAt, k.Addr)
+	here := s.keysAt[k.Addr]
+	at, _ := slices.BinarySearchFunc(here, k, Key.Compare)
+	if s.keysAt[k.Addr] = slices.Delete(here, at, at+1); len(here) == 1 {
+		delete(s.keysAt, k.Addr)
 	}
 }
 

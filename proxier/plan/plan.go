@@ -8,6 +8,7 @@
 package plan
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -43,7 +44,7 @@ func (s Scope) KeysAt(a netip.Addr) []kernel.Key {
 // at weight 0 and are deleted by package drain's caller; real servers of protocols that do not drain are deleted at
 // once.
 func Compute(scope Scope, want Want, have *kernel.State) []kernel.Op {
-	p := planner{want: want, have: have, serverDelta: map[netip.Addr]int{}, needsBinding: map[netip.Addr]bool{}}
+	p := planner{want: want, have: have, addrs: map[netip.Addr]bool{}, needsBinding: map[netip.Addr]bool{}, deleted: map[kernel.Key]bool{}}
 	for _, k := range sortedKeys(scope.Keys) {
 		p.planKey(k)
 	}
@@ -51,7 +52,7 @@ func Compute(scope Scope, want Want, have *kernel.State) []kernel.Op {
 		p.setElement(e, want.HasShared(e))
 	}
 	for _, a := range scope.Addrs {
-		p.serverDelta[a] += 0
+		p.addrs[a] = true
 	}
 	p.planAddresses()
 	return p.ops()
@@ -72,8 +73,9 @@ type planner struct {
 	virtuals, reals, binds               []kernel.Op
 	drains, deleteReals, deletes, unbind []kernel.Op
 
-	serverDelta  map[netip.Addr]int  // planned change of the number of virtual servers by address
-	needsBinding map[netip.Addr]bool // addresses that wanted virtual servers need bound
+	addrs        map[netip.Addr]bool // addresses in the scope
+	needsBinding map[netip.Addr]bool // addresses that wanted virtual servers of the scope need bound
+	deleted      map[kernel.Key]bool // virtual servers whose deletion is planned
 }
 
 func (p *planner) ops() []kernel.Op {
@@ -98,11 +100,10 @@ func sortedElements(e []kernel.Element) []kernel.Element {
 func (p *planner) planKey(k kernel.Key) {
 	want, wanted := p.want.Get(k)
 	have, exists := p.have.Virtual(k)
-	p.serverDelta[k.Addr] += 0
+	p.addrs[k.Addr] = true
 	switch {
 	case wanted && !exists:
 		p.virtuals = append(p.virtuals, kernel.AddVirtual{Virtual: want.Virtual})
-		p.serverDelta[k.Addr]++
 	case wanted && have != want.Virtual:
 		p.virtuals = append(p.virtuals, kernel.UpdateVirtual{Virtual: want.Virtual})
 	}
@@ -115,7 +116,7 @@ func (p *planner) planKey(k kernel.Key) {
 	gone := !wanted && (!exists || len(p.remainingReals(k)) == 0)
 	if gone && exists {
 		p.deletes = append(p.deletes, kernel.DeleteVirtual{Key: k})
-		p.serverDelta[k.Addr]--
+		p.deleted[k] = true
 	}
 	if !wanted && !gone {
 		p.restoreRecord(k)
@@ -208,21 +209,25 @@ func (p *planner) setElement(e kernel.Element, wanted bool) {
 }
 
 func (p *planner) planAddresses() {
-	addrs := make([]netip.Addr, 0, len(p.serverDelta))
-	for a := range p.serverDelta {
-		addrs = append(addrs, a)
-	}
-	slices.SortFunc(addrs, netip.Addr.Compare)
-	for _, a := range addrs {
+	for _, a := range slices.SortedFunc(maps.Keys(p.addrs), netip.Addr.Compare) {
 		bound := p.have.Bound(a)
-		used := p.have.ServersAt(a)+p.serverDelta[a] > 0
+		used := p.needsBinding[a] || bound && p.staysUsed(a)
 		switch {
-		case p.needsBinding[a] && !bound:
+		case used && !bound:
 			p.binds = append(p.binds, kernel.Bind{Addr: a})
 		case bound && !used:
 			p.unbind = append(p.unbind, kernel.Unbind{Addr: a})
 		}
 		// No program of the host may answer at the address from before it is bound until it is unbound.
-		p.setElement(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: a}}, p.needsBinding[a] || bound && used)
+		p.setElement(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: a}}, used)
 	}
+}
+
+// staysUsed reports whether any virtual server at a bound address needs it bound. NodePorts do not: the node itself may
+// have got the address. A draining one may have been created for a virtual address.
+func (p *planner) staysUsed(a netip.Addr) bool {
+	return slices.ContainsFunc(p.have.KeysAt(a), func(k kernel.Key) bool {
+		want, wanted := p.want.Get(k)
+		return wanted && want.Binds() || !wanted && !p.deleted[k]
+	})
 }

@@ -135,6 +135,44 @@ func TestAddressStaysWhileAnotherPortUsesIt(t *testing.T) {
 	}
 }
 
+// An address that becomes a node's own keeps its NodePorts and is no longer bound: at once, or after the virtual server
+// that was there before has drained.
+func TestAddressOfNodePortsIsUnbound(t *testing.T) {
+	service, nodePort := key(kernel.TCP), key(kernel.TCP)
+	nodePort.Port = 30080
+	onNode := virtual(nodePort, kernel.Masquerade, 1)
+	onNode.Origin = desired.FromNodePort
+	for _, drains := range []bool{false, true} {
+		have := kernel.NewState()
+		apply := func(w wantMap, keys ...kernel.Key) {
+			for _, op := range Compute(Scope{Keys: keys, Addrs: []netip.Addr{service.Addr}}, w, have) {
+				if err := have.Apply(op); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		virtual := virtual(service, kernel.Masquerade)
+		if drains {
+			virtual.Reals = []netip.AddrPort{pod(1)}
+		}
+		apply(wantMap{service: virtual}, service)
+		apply(wantMap{nodePort: onNode}, service, nodePort)
+		if drains {
+			if !have.Bound(service.Addr) {
+				t.Error("the address was unbound while connections to it drain")
+			}
+			if err := have.Apply(kernel.DeleteReal{Key: service, Real: pod(1)}); err != nil {
+				t.Fatal(err)
+			}
+			apply(wantMap{nodePort: onNode}, service)
+		}
+		isolated := have.Has(kernel.Element{Set: kernel.Isolated, Key: kernel.Key{Addr: service.Addr}})
+		if have.Bound(service.Addr) || isolated || len(have.Keys()) != 1 || len(have.Reals(nodePort)) != 1 {
+			t.Errorf("drains %v: bound: %v, isolated: %v, virtual servers %v", drains, have.Bound(service.Addr), isolated, have.Keys())
+		}
+	}
+}
+
 func TestSchedulerChangeUpdatesVirtualServer(t *testing.T) {
 	k := key(kernel.TCP)
 	have := kernel.NewState()
