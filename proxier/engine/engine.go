@@ -73,6 +73,7 @@ type Engine struct {
 	defaultNodePortAddrs []netip.Addr                        // addresses of NodePorts without --nodeport-addresses
 	probedSchedulers     map[string]bool                     // schedulers whose availability was checked
 	initialized          bool
+	readFailed           bool // the last full pass could not read the kernel and must be repeated
 
 	setsFailed bool // a change of sets failed in the last pass
 }
@@ -152,13 +153,14 @@ type Report struct {
 }
 
 // Sync brings the kernel to the desired state of the named Services and retries earlier failures. Failed operations
-// are in the report and stay pending. If the node's addresses or zone changed, it performs a full pass.
+// are in the report and stay pending. If the node's addresses or zone changed, or the last full pass could not read the
+// kernel, it performs a full pass.
 func (e *Engine) Sync(ctx context.Context, names []types.NamespacedName) (Report, error) {
 	var r Report
 	if !e.initialized {
 		return r, errors.New("Sync called before Full: the kernel was not read yet")
 	}
-	if !slices.Equal(e.primaryAddrs, e.objects.NodeAddresses()) || e.options.Desired.Zone != e.objects.NodeZone() {
+	if e.readFailed || !slices.Equal(e.primaryAddrs, e.objects.NodeAddresses()) || e.options.Desired.Zone != e.objects.NodeZone() {
 		return e.Full(ctx)
 	}
 	for _, name := range names {
@@ -172,27 +174,36 @@ func (e *Engine) Sync(ctx context.Context, names []types.NamespacedName) (Report
 // means that the kernel could not be read.
 func (e *Engine) Full(ctx context.Context) (Report, error) {
 	var r Report
+	unread, err := e.readAll(&r)
+	if e.readFailed = err != nil; err != nil {
+		return r, err
+	}
+	return r, e.apply(ctx, unread, &r)
+}
+
+// readAll recomputes all Services and reads the whole kernel state. It returns the virtual servers that it could not
+// read.
+func (e *Engine) readAll(r *Report) (unread map[kernel.Key]bool, err error) {
 	addrs, err := e.kernel.Addresses()
 	if err != nil {
 		if e.initialized {
-			e.computeAll(&r) // the source reports each change only once
+			e.computeAll(r) // the source reports each change only once
 		}
-		return r, fmt.Errorf("reading the addresses of the node: %w", err)
+		return nil, fmt.Errorf("reading the addresses of the node: %w", err)
 	}
 	primary := e.objects.NodeAddresses()
 	if err := e.setDefaultNodePortAddrs(addrs.Node, primary); err != nil {
-		return r, err
+		return nil, err
 	}
 	e.reserveAddresses(addrs, e.defaultNodePortAddrs)
 	e.resetSchedulerProbes()
 	e.options.Desired.Zone = e.objects.NodeZone()
-	e.computeAll(&r)
+	e.computeAll(r)
 	if e.initialized {
 		r.changed = maps.Clone(e.pending.keys)
 	}
-	unread, err := e.readKernel(addrs.Bound, &r)
-	if err != nil {
-		return r, err
+	if unread, err = e.readKernel(addrs.Bound, r); err != nil {
+		return nil, err
 	}
 	if !e.initialized { // an earlier process may have ended before it deleted stale flows
 		for _, k := range e.state.Keys() {
@@ -202,7 +213,7 @@ func (e *Engine) Full(ctx context.Context) (Report, error) {
 		}
 	}
 	e.initialized, e.primaryAddrs = true, primary
-	return r, e.apply(ctx, unread, &r)
+	return unread, nil
 }
 
 // setDefaultNodePortAddrs sets the addresses that serve NodePorts by default. Until the Node is known, those are the node
@@ -371,7 +382,7 @@ func (e *Engine) FlowFilters() []kernel.FlowFilter {
 // Pending reports whether something failed and must be retried. Permanently rejected operations count only if the
 // kernel serves nothing at all: then the cause is not a single object.
 func (e *Engine) Pending() bool {
-	return e.pending.notEmpty() || e.rejected.notEmpty() && !e.state.Serves()
+	return e.readFailed || e.pending.notEmpty() || e.rejected.notEmpty() && !e.state.Serves()
 }
 
 // Size returns the number of the proxier's virtual servers in the kernel.

@@ -190,6 +190,34 @@ func TestChangesSurviveFailedFull(t *testing.T) {
 	}
 }
 
+// A full pass that could not read the kernel is repeated, also if nothing has changed, and repairs then.
+func TestFailedFullIsRepeated(t *testing.T) {
+	for what, fail := range map[string]func(*failingReads, bool){
+		"addresses": func(u *failingReads, fails bool) { u.addresses = fails },
+		"servers":   func(u *failingReads, fails bool) { u.servers = fails },
+	} {
+		b := newFixture(t)
+		u := &failingReads{Kernel: b.kernel}
+		b.engine.kernel = u
+		if err := b.kernel.ApplyExternally(kernel.DeleteReal{Key: vip, Real: pod0}); err != nil {
+			t.Fatal(err)
+		}
+		fail(u, true)
+		_, errFull := b.engine.Full(context.Background())
+		_, errAgain := b.engine.Sync(context.Background(), nil)
+		if !errors.Is(errFull, errUnreadable) || !errors.Is(errAgain, errUnreadable) || !b.engine.Pending() {
+			t.Errorf("%s unreadable: errors %v, then %v, pending %v", what, errFull, errAgain, b.engine.Pending())
+		}
+		fail(u, false)
+		r := b.mustReport(b.engine.Sync(context.Background(), nil))
+		if len(r.Repairs) != 1 || len(serving(b.kernel.State(), vip)) != 1 || b.engine.Pending() {
+			t.Errorf("%s readable again: repairs %v, served by %v, pending %v", what, r.Repairs, serving(b.kernel.State(), vip), b.engine.Pending())
+		}
+		u.servers = true // a pass over changes reads no list
+		b.mustReport(b.engine.Sync(context.Background(), nil))
+	}
+}
+
 // Deleting the device removes all addresses. One failed operation on an address detects it, and the next pass
 // restores all of them.
 func TestDeviceDeleted(t *testing.T) {
