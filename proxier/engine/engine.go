@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -71,7 +72,8 @@ type Engine struct {
 	owners               map[kernel.Key]types.NamespacedName // Service that owns or last owned a virtual server, for reports
 	primaryAddrs         []netip.Addr                        // of the Node, in the last full pass
 	defaultNodePortAddrs []netip.Addr                        // addresses of NodePorts without --nodeport-addresses
-	probedSchedulers     map[string]bool                     // schedulers whose availability was checked
+	probedSchedulers     map[string]bool                     // schedulers whose availability is known
+	failedProbes         map[string][]types.NamespacedName   // schedulers whose check failed in the last pass, with the Services that request them
 	initialized          bool
 	readFailed           bool // the last full pass could not read the kernel and must be repeated
 
@@ -102,7 +104,7 @@ func New(k kernel.Kernel, objects Objects, options Options) *Engine {
 		pending: newPending(), rejected: newPending(), rejections: map[kernel.Key]map[operand]rejection{},
 		unverified: unverified{keys: map[kernel.Key]bool{}}, foreign: map[kernel.Key]bool{}, staleFlows: map[kernel.Key]bool{},
 		refused: map[types.NamespacedName]map[desired.Refusal]bool{}, owners: map[kernel.Key]types.NamespacedName{},
-		probedSchedulers: map[string]bool{}}
+		probedSchedulers: map[string]bool{}, failedProbes: map[string][]types.NamespacedName{}}
 }
 
 func newPending() pending {
@@ -163,7 +165,7 @@ func (e *Engine) Sync(ctx context.Context, names []types.NamespacedName) (Report
 	if e.readFailed || !slices.Equal(e.primaryAddrs, e.objects.NodeAddresses()) || e.options.Desired.Zone != e.objects.NodeZone() {
 		return e.Full(ctx)
 	}
-	for _, name := range names {
+	for _, name := range slices.Concat(names, e.takeFailedProbes()) {
 		e.compute(name, &r)
 	}
 	return r, e.update(ctx, &r)
@@ -270,7 +272,7 @@ func (e *Engine) allNames() []types.NamespacedName {
 func (e *Engine) compute(name types.NamespacedName, r *Report) {
 	r.Services++
 	svc := e.objects.Service(name)
-	e.probeScheduler(desired.RequestedScheduler(svc))
+	e.probeScheduler(desired.RequestedScheduler(svc), name, r)
 	s := desired.Compute(name, svc, e.objects.Slices(name), e.options.Desired)
 	change := e.table.Set(s)
 	for _, k := range change.Keys {
@@ -303,16 +305,34 @@ func (e *Engine) compute(name types.NamespacedName, r *Report) {
 	}
 }
 
-// probeScheduler checks once whether the kernel has a scheduler that a Service requests.
-func (e *Engine) probeScheduler(scheduler string) {
+// probeScheduler checks once whether the kernel has a scheduler that a Service requests. A check that fails counts as
+// success in this pass, so that no virtual server changes, and is repeated in the next one.
+func (e *Engine) probeScheduler(scheduler string, by types.NamespacedName, r *Report) {
 	o := &e.options.Desired
 	if scheduler == "" || scheduler == o.Scheduler || e.probedSchedulers[scheduler] || !desired.KnownScheduler(scheduler) {
 		return
 	}
-	e.probedSchedulers[scheduler] = true
-	if err := e.kernel.Scheduler(scheduler); err != nil {
+	if waiting := e.failedProbes[scheduler]; len(waiting) > 0 {
+		e.failedProbes[scheduler] = append(waiting, by)
+		return
+	}
+	err := e.kernel.Scheduler(scheduler)
+	if err != nil && !errors.Is(err, syscall.ENOENT) {
+		e.failedProbes[scheduler] = []types.NamespacedName{by}
+		r.Failures = append(r.Failures, fmt.Errorf("looking for the scheduler %q: %w", scheduler, err))
+		return
+	}
+	if e.probedSchedulers[scheduler] = true; err != nil {
 		o.UnavailableSchedulers[scheduler] = err.Error()
 	}
+}
+
+// takeFailedProbes returns the Services whose scheduler could not be checked, so that it is checked again.
+func (e *Engine) takeFailedProbes() []types.NamespacedName {
+	names := slices.Concat(slices.Collect(maps.Values(e.failedProbes))...)
+	clear(e.failedProbes)
+	slices.SortFunc(names, desired.CompareNames)
+	return slices.Compact(names)
 }
 
 // resetSchedulerProbes repeats the checks of missing schedulers, since modules may be loaded later.
@@ -321,6 +341,7 @@ func (e *Engine) resetSchedulerProbes() {
 		delete(e.probedSchedulers, scheduler)
 	}
 	e.options.Desired.UnavailableSchedulers = map[string]string{}
+	clear(e.failedProbes)
 }
 
 func (e *Engine) foreignRefusals(s desired.Service) []desired.Refusal {

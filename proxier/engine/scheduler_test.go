@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"syscall"
 	"testing"
 
 	"github.com/hitless/hitless/proxier/desired"
+	"github.com/hitless/hitless/proxier/kernel"
 )
 
 // requestScheduler changes the scheduler annotation of the Service.
@@ -44,4 +46,60 @@ func TestMissingScheduler(t *testing.T) {
 	b.expectOps("no new check before a full pass")
 	b.mustReport(b.engine.Full(context.Background()))
 	b.expectOps("after the module was loaded", "update-virtual VIP")
+}
+
+// busyProbes is a kernel that answers a check of a scheduler with an error, if set.
+type busyProbes struct {
+	kernel.Kernel
+	err    error
+	probes int
+}
+
+func (p *busyProbes) Scheduler(name string) error {
+	if p.probes++; p.err != nil {
+		return p.err
+	}
+	return p.Kernel.Scheduler(name)
+}
+
+// A check of a scheduler that fails says nothing about the scheduler. The Services that request it keep theirs, and the
+// check is repeated by the next pass of either kind, once for all Services.
+func TestFailedSchedulerCheck(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		for _, missing := range []bool{false, true} {
+			b := newFixture(t)
+			b.world.services[1] = service{exists: true, scheduler: 1, pods: [4]podState{2: ready}}
+			b.requestScheduler(1)
+			b.restart()
+			b.newOps()
+			k := &busyProbes{Kernel: b.kernel, err: syscall.ENOMEM}
+			b.engine.kernel, b.engine.probedSchedulers = k, map[string]bool{}
+			pass := func() Report {
+				if full {
+					return b.mustReport(b.engine.Full(context.Background()))
+				}
+				return b.mustReport(b.engine.Sync(context.Background(), nil))
+			}
+			for range 2 {
+				k.probes = 0
+				if r := b.requestScheduler(1); len(r.Failures) != 1 || len(r.Refused) > 0 || k.probes != 1 {
+					t.Errorf("full %v: failures %v, refused %v, %d checks", full, r.Failures, r.Refused, k.probes)
+				}
+				b.expectOps("failed check")
+			}
+			k.err = nil
+			b.kernel.SetSchedulerMissing("wrr", missing)
+			if r := pass(); len(r.Failures) > 0 || len(r.Refused) == 2 != missing {
+				t.Errorf("full %v, missing %v: failures %v, refused %v", full, missing, r.Failures, r.Refused)
+			}
+			v, _ := b.kernel.State().Virtual(vip)
+			if v.Scheduler == "rr" != missing {
+				t.Errorf("full %v, missing %v: scheduler %s", full, missing, v.Scheduler)
+			}
+			k.probes = 0
+			if b.requestScheduler(1); k.probes > 0 {
+				t.Errorf("full %v, missing %v: checked again", full, missing)
+			}
+		}
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/hitless/hitless/proxier/kernel"
 )
@@ -137,7 +138,7 @@ func (k *Kernel) Scheduler(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.missingSchedulers[name] {
-		return fmt.Errorf("the kernel has no scheduler %q", name)
+		return fmt.Errorf("the kernel has no scheduler %q: %w", name, syscall.ENOENT)
 	}
 	return nil
 }
@@ -152,7 +153,7 @@ func (k *Kernel) missingScheduler(op kernel.Op) error {
 		v = o.Virtual
 	}
 	if k.missingSchedulers[v.Scheduler] {
-		return fmt.Errorf("%v: the kernel has no scheduler %q", op, v.Scheduler)
+		return fmt.Errorf("%v: the kernel has no scheduler %q: %w", op, v.Scheduler, syscall.ENOENT)
 	}
 	return nil
 }

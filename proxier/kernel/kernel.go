@@ -171,7 +171,8 @@ type Kernel interface {
 	// Elements returns the elements of all filter sets. It first recreates missing sets and rules, which are then
 	// empty.
 	Elements() ([]Element, error)
-	// Scheduler returns nil if the kernel has an IPVS scheduler, or else an error that names what is missing.
+	// Scheduler returns nil if the kernel has an IPVS scheduler. An error is ENOENT and names what is missing, or tells why
+	// this is unknown.
 	Scheduler(name string) error
 	// Apply executes one operation. After an error it is unknown whether the operation took effect.
 	Apply(Op) error
