@@ -11,6 +11,8 @@ package proxier
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -73,6 +75,9 @@ type Proxier struct {
 	damaged          <-chan struct{} // nil if the kernel does not detect damage
 	lastDrain        time.Time       // time of the last drain pass
 	healthCheckError string          // the logged error of health check ports; empty if all are open
+
+	localEndpoints map[types.NamespacedName]int // what the healthCheckNodePorts report
+	checkAll       bool                         // something failed or was rejected, so that any of them may change in the next pass
 }
 
 // timers wake the loop. Only running timers cause wake-ups; an idle proxier waits for the next reconciliation only.
@@ -130,7 +135,7 @@ func (b *backoff) reset() {
 
 // New returns a proxier that has not started.
 func New(c Config) *Proxier {
-	p := &Proxier{Config: c, engine: engine.New(c.Metrics.WrapKernel(c.Kernel), c.Source, c.Engine),
+	p := &Proxier{Config: c, engine: engine.New(c.Metrics.WrapKernel(c.Kernel), c.Source, c.Engine), localEndpoints: map[types.NamespacedName]int{},
 		timers: timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer(), backoff{timer: newTimer()}, backoff{timer: newTimer()}}}
 	if k, notifies := c.Kernel.(kernel.DamageNotifier); notifies {
 		p.damaged = k.Damaged()
@@ -298,12 +303,12 @@ func (p *Proxier) finish(ctx context.Context, done pass) {
 // updateHealthChecks updates the healthCheckNodePorts of Services after their kernel state, and reports whether all
 // are open. An error is logged only when it changes.
 func (p *Proxier) updateHealthChecks(names []types.NamespacedName) (opened bool) {
+	if p.checkAll {
+		names = slices.AppendSeq(slices.Clone(names), maps.Keys(p.localEndpoints))
+	}
+	p.checkAll = p.engine.Pending() || p.engine.HasRejected()
 	for _, name := range names {
-		if c := p.engine.HealthCheck(name); c != nil {
-			p.HealthChecks.Set(name, c.Port, c.Local)
-		} else {
-			p.HealthChecks.Delete(name)
-		}
+		p.updateHealthCheck(name)
 	}
 	why := ""
 	if err := p.HealthChecks.Open(); err != nil {
@@ -314,6 +319,22 @@ func (p *Proxier) updateHealthChecks(names []types.NamespacedName) (opened bool)
 	}
 	p.healthCheckError = why
 	return why == ""
+}
+
+// updateHealthCheck updates the healthCheckNodePort of one Service. After a failure it counts no endpoint that it did not
+// count before: the kernel may not serve it.
+func (p *Proxier) updateHealthCheck(name types.NamespacedName) {
+	c := p.engine.HealthCheck(name)
+	if c == nil {
+		p.HealthChecks.Delete(name)
+		delete(p.localEndpoints, name)
+		return
+	}
+	if c.Failing {
+		c.Local = min(c.Local, p.localEndpoints[name])
+	}
+	p.localEndpoints[name] = c.Local
+	p.HealthChecks.Set(name, c.Port, c.Local)
 }
 
 // maxLinesPerPass bounds the log lines of each kind in one pass, except for refusals: a rollout is logged endpoint by

@@ -33,8 +33,10 @@ type source struct {
 	changed   chan struct{}
 	pods      []string
 	externals []string
-	health    int32 // healthCheckNodePort; 0 for none
+	health    int32  // healthCheckNodePort; 0 for none
+	nodeName  string // node of the endpoints; empty for none
 	node      *health.Node
+	queued    bool // changed since the last TakeChanged
 }
 
 var (
@@ -42,12 +44,21 @@ var (
 	vip = kernel.Key{Addr: netip.MustParseAddr("10.96.0.10"), Protocol: kernel.TCP, Port: 80}
 )
 
-func (s *source) Run(context.Context) error           { return nil }
-func (s *source) Changed() <-chan struct{}            { return s.changed }
-func (s *source) Names() []types.NamespacedName       { return []types.NamespacedName{web} }
-func (s *source) NodeAddresses() []netip.Addr         { return nil }
-func (s *source) NodeZone() string                    { return "" }
-func (s *source) TakeChanged() []types.NamespacedName { s.node.Taken(); return s.Names() }
+func (s *source) Run(context.Context) error     { return nil }
+func (s *source) Changed() <-chan struct{}      { return s.changed }
+func (s *source) Names() []types.NamespacedName { return []types.NamespacedName{web} }
+func (s *source) NodeAddresses() []netip.Addr   { return nil }
+func (s *source) NodeZone() string              { return "" }
+func (s *source) TakeChanged() []types.NamespacedName {
+	s.node.Taken()
+	changed := s.queued
+	s.queued = false
+	if !changed {
+		return nil
+	}
+	return s.Names()
+}
+
 func (s *source) Service(types.NamespacedName) *v1.Service {
 	svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}}
 	svc.Spec.ClusterIP, svc.Spec.ExternalIPs, svc.Spec.Ports = vip.Addr.String(), s.externals, []v1.ServicePort{{Port: 80}}
@@ -61,14 +72,18 @@ func (s *source) Service(types.NamespacedName) *v1.Service {
 func (s *source) Slices(types.NamespacedName) []*discovery.EndpointSlice {
 	port := int32(8080)
 	e := &discovery.EndpointSlice{AddressType: discovery.AddressTypeIPv4, Ports: []discovery.EndpointPort{{Port: &port}}}
+	var on *string
+	if s.nodeName != "" {
+		on = &s.nodeName
+	}
 	for _, pod := range s.pods {
-		e.Endpoints = append(e.Endpoints, discovery.Endpoint{Addresses: []string{pod}})
+		e.Endpoints = append(e.Endpoints, discovery.Endpoint{Addresses: []string{pod}, NodeName: on})
 	}
 	return []*discovery.EndpointSlice{e}
 }
 
 func (s *source) set(pods ...string) {
-	s.pods = pods
+	s.pods, s.queued = pods, true
 	s.node.Queued()
 	s.changed <- struct{}{}
 	synctest.Wait()

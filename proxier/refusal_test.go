@@ -68,12 +68,21 @@ type hostPorts struct {
 	mu           sync.Mutex
 	wanted, open map[types.NamespacedName]uint16
 	taken        map[uint16]bool
+	local        int // endpoints that the last call of Set has reported
 }
 
-func (p *hostPorts) Set(name types.NamespacedName, port uint16, _ int) {
+func (p *hostPorts) Set(name types.NamespacedName, port uint16, local int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wanted[name] = port
+	p.wanted[name], p.local = port, local
+}
+
+// reported returns the number of local endpoints that load balancers see.
+func (p *hostPorts) reported() int {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.local
 }
 
 func (p *hostPorts) Delete(name types.NamespacedName) {
@@ -174,5 +183,49 @@ func TestPermanentlyRejectedEndpoint(t *testing.T) {
 		r.kernel.ClearFaults()
 		time.Sleep(31 * time.Second)
 		r.served(t, "10.244.1.2", "10.244.1.255")
+	})
+}
+
+// A health check reports only local endpoints that the kernel serves: none that it rejects, and after a failure none in
+// addition to those before. Removed endpoints do not count, even if their removal fails.
+func TestHealthCheckOfUnservedEndpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checks := &hostPorts{wanted: map[types.NamespacedName]uint16{}, open: map[types.NamespacedName]uint16{}}
+		r := startWith(t, periods, func(c *Config) {
+			s := c.Source.(*source)
+			s.pods, s.health, s.nodeName = []string{"10.244.1.255"}, 32000, "node-1"
+			c.Engine.Desired.Node, c.HealthChecks = "node-1", checks
+			c.Kernel.(*fake.Kernel).RejectWith(rejectBroadcast)
+		})
+		defer r.stop()
+		expect := func(when string, want int) {
+			t.Helper()
+			if got := checks.reported(); got != want {
+				t.Errorf("%s: %d local endpoints, want %d", when, got, want)
+			}
+		}
+		for range 60 {
+			expect("the only endpoint is rejected", 0)
+			time.Sleep(time.Second)
+		}
+		r.source.set("10.244.1.1", "10.244.1.255")
+		expect("another endpoint is served", 1)
+		r.kernel.ClearFaults()
+		time.Sleep(31 * time.Second)
+		expect("the kernel accepts both", 2)
+		r.kernel.FailKey(vip)
+		r.source.set("10.244.1.1", "10.244.1.2", "10.244.1.255")
+		expect("a third one could not be added", 2)
+		r.source.set("10.244.1.2")
+		expect("the first two could not be removed", 1)
+		r.kernel.ClearFaults()
+		time.Sleep(31 * time.Second)
+		expect("after the retry", 1)
+		r.served(t, "10.244.1.2")
+		r.source.health = 0
+		r.source.set("10.244.1.2")
+		if got := checks.wanted[web]; got != 0 {
+			t.Errorf("without a health check port %d stays", got)
+		}
 	})
 }

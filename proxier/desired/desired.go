@@ -110,7 +110,7 @@ func (v *Virtual) equal(o *Virtual) bool {
 // HealthCheck is the state that a healthCheckNodePort reports.
 type HealthCheck struct {
 	Port  uint16
-	Local int // ready endpoints on this node, without terminating ones
+	Local []netip.Addr // ready pods on this node, without terminating ones; sorted
 }
 
 // Reason is the fixed identifier of a refusal, used as a metric label.

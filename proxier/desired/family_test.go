@@ -74,7 +74,7 @@ func TestHealthCheckOfBothFamilies(t *testing.T) {
 	for name, service := range map[string]*v1.Service{"both": loadBalancerService(dual, external("Local")), "IPv6": loadBalancerService(alone, external("Local"))} {
 		o := options()
 		o.IPv6 = true
-		if got := Compute(web, service, slices, o); got.HealthCheck == nil || got.HealthCheck.Local != 1 {
+		if got := Compute(web, service, slices, o); got.HealthCheck == nil || len(got.HealthCheck.Local) != 1 {
 			t.Errorf("%s: health check %+v, want one local pod", name, got.HealthCheck)
 		}
 	}

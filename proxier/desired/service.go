@@ -2,6 +2,7 @@ package desired
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -174,8 +175,8 @@ func (c *computation) healthCheckPort() uint16 {
 	return uint16(port)
 }
 
-// addHealthCheck counts the ready pods of this node, each once over all ports, as kube-proxy does. A dual-stack pod
-// counts in the family of the first cluster IP.
+// addHealthCheck lists the ready pods of this node, each once over all ports, as kube-proxy counts them. A dual-stack
+// pod has its address in the family of the first cluster IP.
 func (c *computation) addHealthCheck() {
 	port := c.healthCheckPort()
 	if port == 0 {
@@ -192,7 +193,7 @@ func (c *computation) addHealthCheck() {
 			}
 		}
 	}
-	c.out.HealthCheck = &HealthCheck{Port: port, Local: len(pods)}
+	c.out.HealthCheck = &HealthCheck{Port: port, Local: slices.SortedFunc(maps.Keys(pods), netip.Addr.Compare)}
 }
 
 func (c *computation) primaryFamily() family {

@@ -189,14 +189,15 @@ func TestHealthCheckCountsReadyLocalPods(t *testing.T) {
 		endpoints []discovery.Endpoint
 		want      *HealthCheck
 	}{
-		{"each pod once over all ports", loadBalancerService(external("Local"), second), endpoints, &HealthCheck{30123, 2}},
-		{"only terminating pods left", loadBalancerService(external("Local")), endpoints[2:], &HealthCheck{30123, 0}},
+		{"each pod once over all ports", loadBalancerService(external("Local"), second), endpoints,
+			&HealthCheck{30123, []netip.Addr{netip.MustParseAddr("10.244.1.1"), netip.MustParseAddr("10.244.1.2")}}},
+		{"only terminating pods left", loadBalancerService(external("Local")), endpoints[2:], &HealthCheck{Port: 30123}},
 		{"policy Cluster has none", loadBalancerService(), endpoints, nil},
 		{"other types have none", loadBalancerService(external("Local"), func(s *v1.Service) { s.Spec.Type = v1.ServiceTypeClusterIP }), endpoints, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := Compute(web, test.service, []*discovery.EndpointSlice{slice(test.endpoints...)}, options())
-			if diff := cmp.Diff(test.want, got.HealthCheck); diff != "" {
+			if diff := cmp.Diff(test.want, got.HealthCheck, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 				t.Errorf("health check (-want +got):\n%s", diff)
 			}
 		})

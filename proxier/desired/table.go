@@ -161,3 +161,15 @@ func (t *Table) Services() []types.NamespacedName {
 func (t *Table) HealthCheck(name types.NamespacedName) *HealthCheck {
 	return t.services[name].HealthCheck
 }
+
+// KeysOf returns the virtual servers of a Service, without those that belong to another one.
+func (t *Table) KeysOf(name types.NamespacedName) []kernel.Key {
+	var keys []kernel.Key
+	virtuals := t.services[name].Virtuals
+	for i := range virtuals {
+		if k := virtuals[i].Key; t.winner(k).Service == name {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}

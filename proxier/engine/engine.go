@@ -373,11 +373,6 @@ func (e *Engine) reportRefusal(refusal desired.Refusal, r *Report) {
 	r.Refused = append(r.Refused, refusal)
 }
 
-// HealthCheck returns the state of a Service's healthCheckNodePort; nil for none.
-func (e *Engine) HealthCheck(name types.NamespacedName) *desired.HealthCheck {
-	return e.table.HealthCheck(name)
-}
-
 // Draining returns the number of draining real servers.
 func (e *Engine) Draining() int { return e.drains.Len() }
 
