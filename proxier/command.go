@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -285,13 +286,20 @@ func (s *settings) linuxOptions(counters *metrics.Metrics, log *slog.Logger) (li
 }
 
 // healthPort returns the port of /healthz if it is served at all addresses, where load balancers may check it at
-// their own address; else 0.
+// their own address; else 0. Like a listener it takes an empty host for all addresses, and names of ports.
 func (s *settings) healthPort() uint16 {
-	at, err := netip.ParseAddrPort(s.healthz)
-	if err != nil || !at.Addr().IsUnspecified() {
+	host, name, err := net.SplitHostPort(strings.TrimSpace(s.healthz))
+	if err != nil {
 		return 0
 	}
-	return at.Port()
+	if at, err := netip.ParseAddr(host); host != "" && (err != nil || !at.IsUnspecified()) {
+		return 0
+	}
+	port, err := net.LookupPort("tcp", name)
+	if err != nil {
+		return 0
+	}
+	return uint16(port)
 }
 
 func (s *settings) engineOptions(node string) (engine.Options, error) {

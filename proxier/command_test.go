@@ -59,3 +59,17 @@ func TestInvalidFlags(t *testing.T) {
 		}
 	}
 }
+
+// The port of /healthz is open at virtual addresses exactly if it is served at all addresses.
+func TestHealthPortAtVirtualAddresses(t *testing.T) {
+	for at, want := range map[string]uint16{
+		"0.0.0.0:10256": 10256, "[::]:10256": 10256, ":10256": 10256, ":http": 80,
+		"127.0.0.1:10256": 0, "[fd00::1]:10256": 0, "localhost:10256": 0, "": 0, "10256": 0, ":none-such": 0,
+	} {
+		s := settings{healthz: at, detectLocal: "ClusterCIDR"}
+		options, err := s.linuxOptions(nil, nil)
+		if err != nil || options.HealthPort != want {
+			t.Errorf("--healthz-bind-address=%s: port %d (%v), want %d", at, options.HealthPort, err, want)
+		}
+	}
+}
