@@ -32,7 +32,6 @@ var changeFaults = map[string]func(*injection, fault) error{
 	"keep-endpoints":        operations(keepEndpoints),
 	"never-zero":            operations(neverZero),
 	"cut-endpoints":         (*injection).cutEndpoints,
-	"keep-flows":            operations(keepFlows),
 	"ignore-weight":         operations(ignoreWeight),
 	"late-deletion":         (*injection).lateDeletion,
 	"ignore-damage":         func(i *injection, _ fault) error { i.blind = true; return nil },
@@ -252,13 +251,6 @@ func neverZero(op kernel.Op) []kernel.Op {
 // ignoreWeight never gives a drained real server new connections again.
 func ignoreWeight(op kernel.Op) []kernel.Op {
 	if o, is := op.(kernel.SetWeight); is && o.Weight > 0 {
-		return nil
-	}
-	return []kernel.Op{op}
-}
-
-func keepFlows(op kernel.Op) []kernel.Op {
-	if _, is := op.(kernel.ForgetFlows); is {
 		return nil
 	}
 	return []kernel.Op{op}

@@ -18,6 +18,7 @@ import (
 // The addresses that the lab's load balancer gives the measured Service and the canary.
 var (
 	web    = netip.MustParseAddr("203.0.113.10")
+	web6   = netip.MustParseAddr("2001:db8:203::a") // of a run with IPv6
 	canary = netip.MustParseAddr("203.0.113.11")
 )
 
@@ -157,8 +158,14 @@ func (k *faulty) keeps(key kernel.Key) bool {
 // flush deletes the measured Service's virtual servers before the proxier starts, and delays that start.
 func (k *faulty) flush(f fault) error {
 	k.flushed = map[kernel.Key]window{}
-	for _, protocol := range []kernel.Protocol{kernel.TCP, kernel.UDP} {
-		key := kernel.Key{Addr: web, Protocol: protocol, Port: port}
+	for _, key := range []kernel.Key{{Addr: web, Protocol: kernel.TCP, Port: port}, {Addr: web, Protocol: kernel.UDP, Port: port},
+		{Addr: web6, Protocol: kernel.TCP, Port: port}, {Addr: web6, Protocol: kernel.UDP, Port: port}} {
+		switch _, exists, err := k.Kernel.Server(key); {
+		case err != nil:
+			return fmt.Errorf("looking for %v: %w", key, err)
+		case !exists: // it is not in the run's family
+			continue
+		}
 		w := window{asked: monotonic()}
 		if err := k.Kernel.Apply(kernel.DeleteVirtual{Key: key}); err != nil {
 			return fmt.Errorf("flushing %v: %w", key, err)
