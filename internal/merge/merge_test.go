@@ -109,8 +109,8 @@ func TestRunsOfOtherCallsAreNotMerged(t *testing.T) {
 	}{
 		"as made":        {make: func(c *call) { c.write(nil) }},
 		"another record": {func(c *call) { c.write(func(_ int, r *result) { r.history = other }) }, "INVALID", []string{shard.Soak}},
-		"other numbers": {func(c *call) { c.write(func(_ int, r *result) { r.dropped = 3 }) }, "INVALID", []string{shard.Soak}},
-		"no record":     {func(c *call) { c.write(func(_ int, r *result) { r.history = "" }) }, "name no record", []string{shard.Soak}},
+		"other numbers":  {func(c *call) { c.write(func(_ int, r *result) { r.dropped = 3 }) }, "INVALID", []string{shard.Soak}},
+		"no record":      {func(c *call) { c.write(func(_ int, r *result) { r.history = "" }) }, "name no record", []string{shard.Soak}},
 		"another run": {func(c *call) {
 			c.write(nil)
 			if err := os.RemoveAll(c.home(0)); err != nil {
