@@ -13,6 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios/museum"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -114,6 +115,12 @@ func expectNoneDropped(name string) {
 	Expect(lane.Dropped).To(BeZero(), "%+v", lane.Outages)
 }
 
+func expectSignature(name string, want museum.Answer) {
+	GinkgoHelper()
+	f := finding("k8s-71515", name)
+	Expect(f.Answer).To(Equal(want), "%q", f.Reasons)
+}
+
 var _ = Describe("kubernetes#71515: pods that become unready and ready again while connections are open", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -130,6 +137,8 @@ var _ = Describe("kubernetes#71515: pods that become unready and ready again whi
 
 	It("reject new connections once a minute from then on with kube-proxy v1.12.2", func() { expectRejectedEachMinute("flap v1.12.2") })
 	It("drop no new connection with v1.12.4", func() { expectNoneDropped("flap v1.12.4") })
+	It("have the signature of k8s-71515 with v1.12.2", func() { expectSignature("flap v1.12.2", museum.Seen) })
+	It("do not have the signature of k8s-71515 with v1.12.4", func() { expectSignature("flap v1.12.4", museum.NotSeen) })
 	It("drop no new connection with v1.12.1, which has no graceful termination yet", suites.Nightly, func() { expectNoneDropped("flap v1.12.1") })
 
 	It("drop every open connection with v1.12.1 (kubernetes#57841)", suites.Nightly, func() {
