@@ -90,7 +90,7 @@ func isForUsers(root *cobra.Command, args []string) bool {
 // signal is not ignored, since the programs that hitless starts would ignore it too.
 func surviveDeadOutput() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// isDeadOutput reports whether an error says only that nobody reads this program's output any more, as after `| head`.
+// isDeadOutput reports whether a write failed because the program that read this output has ended, as after `| head`.
 func isDeadOutput(err error) bool {
 	var at *fs.PathError
 	return errors.As(err, &at) && errors.Is(at, syscall.EPIPE) && (at.Path == os.Stdout.Name() || at.Path == os.Stderr.Name())

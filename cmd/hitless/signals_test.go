@@ -85,7 +85,7 @@ func TestNohupHolds(t *testing.T) {
 	<-ended
 }
 
-// A command that only prints ends without a message when nobody reads on, as `hitless scenarios | head -1`.
+// A command that only prints ends without a message when the reader of its output has ended, as in `hitless scenarios | head -1`.
 func TestListsEndQuietlyWithoutAReader(t *testing.T) {
 	reader, writer, err := os.Pipe()
 	if err != nil {

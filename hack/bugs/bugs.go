@@ -2,9 +2,11 @@
 package bugs
 
 import (
+	"maps"
 	"path/filepath"
 	"strings"
 
+	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -21,6 +23,11 @@ func Select(ids string) (entries []museum.Entry, err error) {
 		entries = append(entries, e)
 	}
 	return entries, nil
+}
+
+// Of reports whether an answer is of a specimen, by its subject and settings.
+func Of(s museum.Specimen, b run.BugResult) bool {
+	return b.Subject == s.Subject && maps.Equal(b.Set, s.Set)
 }
 
 // File is the file of a bug's answers below the top of the tree.

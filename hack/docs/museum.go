@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -88,7 +87,7 @@ func museumTable(top string) (string, error) {
 func about(e museum.Entry, s museum.Specimen, all []run.BugResult) []run.BugResult {
 	trigger := e.TriggerSha256()
 	return slices.DeleteFunc(slices.Clone(all), func(b run.BugResult) bool {
-		return b.Subject != s.Subject || !maps.Equal(b.Set, s.Set) || b.TriggerSha256 != "" && b.TriggerSha256 != trigger
+		return !bugs.Of(s, b) || b.TriggerSha256 != "" && b.TriggerSha256 != trigger
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -226,9 +225,7 @@ func (f *file) list(bad bool) *[]run.BugResult {
 }
 
 // of reports whether a result is of the task's specimen.
-func (t task) of(b run.BugResult) bool {
-	return b.Subject == t.specimen.Subject && maps.Equal(b.Set, t.specimen.Set)
-}
+func (t task) of(b run.BugResult) bool { return bugs.Of(t.specimen, b) }
 
 // answer returns the answer of the task's run; CannotTell if there is none, or if it is one of another trigger.
 func (f *file) answer(t task) museum.Answer {

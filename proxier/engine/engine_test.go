@@ -163,12 +163,15 @@ func (u *failingReads) Server(k kernel.Key) (kernel.Server, bool, error) {
 	return u.Kernel.Server(k)
 }
 
+// unreadable lets one read of the kernel fail, or succeed again.
+var unreadable = map[string]func(u *failingReads, fails bool){
+	"addresses": func(u *failingReads, fails bool) { u.addresses = fails },
+	"servers":   func(u *failingReads, fails bool) { u.servers = fails },
+}
+
 // A change is applied by the next pass although the full pass that took it could not read the kernel.
 func TestChangesSurviveFailedFull(t *testing.T) {
-	for what, fail := range map[string]func(*failingReads, bool){
-		"addresses": func(u *failingReads, fails bool) { u.addresses = fails },
-		"servers":   func(u *failingReads, fails bool) { u.servers = fails },
-	} {
+	for what, fail := range unreadable {
 		b := newFixture(t)
 		u := &failingReads{Kernel: b.kernel}
 		b.engine.kernel = u
@@ -192,10 +195,7 @@ func TestChangesSurviveFailedFull(t *testing.T) {
 
 // A full pass that could not read the kernel is repeated, also if nothing has changed, and repairs then.
 func TestFailedFullIsRepeated(t *testing.T) {
-	for what, fail := range map[string]func(*failingReads, bool){
-		"addresses": func(u *failingReads, fails bool) { u.addresses = fails },
-		"servers":   func(u *failingReads, fails bool) { u.servers = fails },
-	} {
+	for what, fail := range unreadable {
 		b := newFixture(t)
 		u := &failingReads{Kernel: b.kernel}
 		b.engine.kernel = u

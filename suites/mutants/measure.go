@@ -54,7 +54,7 @@ func (m Measurement) Run(ctx context.Context) (*Table, error) {
 			needed = s.Runs
 		}
 	}
-	if !concerns(work, Unmutated) && len(t.Defects(needed)) > 0 {
+	if len(needed) > 0 && !concerns(work, Unmutated) && len(t.Defects(needed)) > 0 {
 		return t, &InvalidError{t.Defects(needed)} // measured before, and nothing that follows would count
 	}
 	total, done, begun := cost(work), 0.0, m.Now()

@@ -189,6 +189,19 @@ func TestInvalidRowsAreMeasuredAgain(t *testing.T) {
 	}
 }
 
+// A defect of the proxier without a fault concerns its own mutants. Those of another proxy are measured all the same.
+func TestADefectConcernsNoOtherProxy(t *testing.T) {
+	l := &lab{t: t, fails: map[string][]string{Unmutated: {"ipv6 affinity"}}}
+	m := measurement(t, l, "ignore-affinity")
+	if _, err := m.Run(t.Context()); !IsInvalid(err) {
+		t.Fatalf("the error is %v", err)
+	}
+	m.Mutants = []Mutant{mutant(t, "k8s-85643")}
+	if _, err := m.Run(t.Context()); err != nil {
+		t.Errorf("a mutant of kube-proxy: %v", err)
+	}
+}
+
 // A call after an interrupt measures only what is missing; another program measures everything again.
 func TestMeasuringContinues(t *testing.T) {
 	l := &lab{t: t}
