@@ -2,7 +2,9 @@
 # gofmt, vet and staticcheck (hack/tools/go.mod pins it, and no registry is asked). No output is a clean tree.
 set -eu
 export GOFLAGS='-trimpath -gcflags=all=-dwarf=false' # as `make build` and the tests, so that no package is compiled twice
-bad=$(gofmt -l $(git ls-files '*.go'))
+files=$(git ls-files '*.go') # a failure within another substitution would be lost
+# shellcheck disable=SC2086 # one argument for each file
+bad=$(gofmt -l $files)
 [ -z "$bad" ] || { echo "not gofmt-ed: $bad" >&2; exit 1; }
 # One pass with all tags checks every file, and compiles packages once.
 go vet -tags lab,nightly,netns,bench,browser ./...
