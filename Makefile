@@ -9,7 +9,7 @@ export CGO_ENABLED := 0
 .PHONY: help build image release release-check cross cross-sample demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades kernels conformance-matrix dataplanes verify-runs evidence upstream-e2e upstream-e2e-results upstream-rolling-update museum museum-kills kill-score nightly nightly-soak lint clean packages
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 packages: ## install missing system packages that a run needs (root)
 	@hack/packages.sh
@@ -29,7 +29,7 @@ release: ## make the archives, images, SBOMs and checksums of a release in out/r
 release-check: ## two releases of the commit have the same bytes, and `go install` gives a working program (half an hour)
 	@hack/release-check.sh
 
-cross: ## check the other platforms: build, vet, and tests under emulators; installs qemu-user if it is missing (root; an hour without a cache)
+cross: packages ## check the other platforms: build, vet, and tests under emulators; installs qemu-user if it is missing (root; an hour without a cache)
 	@hack/packages.sh cross
 	@hack/cross.sh
 
@@ -79,7 +79,7 @@ browser: ## the pages in headless Chromium, and axe, which checks that they are 
 results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
 	@hack/results.sh
 
-disruptions: packages build ## run every disruption against four proxies for docs/results/disruptions.md (an hour); committed rows are not run again; SUBSET=restart,flush
+disruptions: packages build ## run most disruptions against four proxies for docs/results/disruptions.md (an hour); committed rows are not run again; SUBSET=restart,flush
 	@hack/disruptions.sh
 
 bench-probes: build ## measure the probe engine, fortio and vegeta in namespaces; writes out/bench/probes.json (a minute); SHORT=1 measures the engine alone
@@ -110,11 +110,11 @@ dataplanes: packages build ## compare six proxies, two versions of Cilium among 
 	@hack/dataplanes.sh
 
 verify-runs: packages build ## verify runs of many scenarios with their packets, for docs/results/verified.md (an hour); committed runs are not run again; SUBSET=fault,scale
+	@hack/packages.sh tests
 	@hack/verify.sh
 
 museum: packages build ## run each bug of the museum against a version with it and one without, on SEEDS=4 seeds, for docs/results/museum.md (four hours after the builds); answers that tell something and are of the entry as it is now are not run again; SUBSET=k8s-134147
-	$(GO) run ./hack/museum
-	$(GO) run ./hack/docs
+	@status=0; $(GO) run ./hack/museum || status=$$?; $(GO) run ./hack/docs && exit $$status
 
 kill-score: packages build ## run the conformance suite against proxies with one defect each for docs/results/kill-score.md (three hours); continues; fails when one survives; SUBSET=ignore-udp,flush
 	@hack/kill-score.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs everything that is too slow for CI, job by job. A job that fails does not stop the others; the exit code is 1 then. Each job has a log in
-# out/nightly. Jobs that passed with the same program are not run again, unless FORCE=1.
+# out/nightly. Jobs that passed with the same program and sources are not run again, unless FORCE=1.
 #   SHARD    I/N: only each N-th job, from the I-th on; the jobs of all shards are all jobs
 #   SUBSET   names of jobs, separated by commas
 #   PLAN=1   lists the jobs of the shard, and ends
@@ -32,7 +32,9 @@ job() {
 part=${SHARD:-1/1}
 [[ $part =~ ^([1-9][0-9]?)/([1-9][0-9]?)$ ]] && ((BASH_REMATCH[1] <= BASH_REMATCH[2])) || { echo "SHARD=$part: give I/N with I from 1 to N, such as 1/4" >&2; exit 2; }
 first=${BASH_REMATCH[1]} step=${BASH_REMATCH[2]}
-program=$(sha256sum bin/hitless | cut -c1-12)
+# Tests and scripts are inputs too, and not part of the program.
+sources() { git ls-files -z --cached --others --exclude-standard -- '*.go' '*.mod' '*.sum' '*/testdata/*' hack deploy docs/examples Makefile; }
+program=$({ cat bin/hitless; sources | { xargs -0 sha256sum 2>/dev/null || true; }; } | sha256sum | cut -c1-12)
 todo=()
 for i in "${!jobs[@]}"; do
   if ((i % step == first - 1)) && wanted "${jobs[$i]}" "out/nightly/${jobs[$i]}.$program"; then todo+=("${jobs[$i]}"); fi

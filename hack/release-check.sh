@@ -33,7 +33,7 @@ say "go install from a module proxy"
 rm -r "$dir/another/folder/out" # the rest is what was committed
 version=v0.1.0-check.r$REVISION # Go keeps a version that it has seen
 modules=$(go env GOMODCACHE)
-trap 'chmod -R u+w "$dir" "$modules"/github.com/hitless 2>/dev/null; rm -rf "$dir" "$modules/github.com/hitless/hitless@$version" "$modules/cache/download/github.com/hitless/hitless/@v/$version".*' EXIT
+trap 'chmod -R u+w "$dir" "$modules"/github.com/hitless 2>/dev/null || true; rm -rf "$dir" "$modules/github.com/hitless/hitless@$version" "$modules/cache/download/github.com/hitless/hitless/@v/$version".*' EXIT
 go run ./hack/modproxy "$dir/another/folder" "$version" "$dir/proxy"
 mkdir "$dir/home"
 (

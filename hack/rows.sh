@@ -1,6 +1,9 @@
 # shellcheck shell=bash
 # Functions for scripts that make a result file for each of their rows. Such scripts source this file.
 
+# Without it bash continues after a program that was interrupted and ended with an exit code.
+trap 'echo "interrupted; what was made before is kept" >&2; exit 130' INT
+
 # wanted succeeds if a row is to be run: name, file of its result. A result that exists is made again with FORCE, and with STALE if another
 # program than bin/hitless made it or it does not tell what made it.
 wanted() {

@@ -10,7 +10,7 @@
 #             and the lab ends after it. Its log is beside.log
 #   OUT       folder of junit.xml, specs.tsv (result, seconds and name of each spec that ran), e2e.log, lab.log, and after a spec failed logs,
 #             with the logs of the lab's programs (out/upstream-e2e)
-# Exit code: 0 all specs passed, 1 a spec failed, 2 something else failed.
+# Exit code: 0 all specs passed, 1 a spec failed, 2 something else failed, 130 interrupted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 subject=${SUBJECT:-kube-proxy@v1.37.1/nftables}
@@ -54,6 +54,7 @@ keepLogs() {
   done
 }
 
+trap 'exit 130' INT # ginkgo ends with the code of a failed spec then
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 sets=()
 for s in ${SET-cloud=on}; do sets+=(--set "$s"); done

@@ -70,4 +70,8 @@ for i in "${!todo[@]}"; do
   [ "$status" -eq 0 ] || failed+=("$name")
 done
 ${GO:-go} run ./hack/docs
+for name in "${all[@]}"; do # a result of an earlier call can disagree too
+  said=$(bin/hitless results check "$results/$name.json" 2>/dev/null || true)
+  if [[ -e $results/$name.json && " ${failed[*]-} " != *" $name "* && $said == *"whose verification"* ]]; then failed+=("$name"); fi
+done
 [ ${#failed[@]} -eq 0 ] || { echo "not verified: ${failed[*]}" >&2; exit 1; }

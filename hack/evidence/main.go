@@ -33,7 +33,11 @@ func main() {
 	part := flag.String("shard", "", "only part `I/N` of the scripts, such as 1/2")
 	plan := flag.Bool("plan", false, "print the plan and stop")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup; without a terminal the scripts would go on alone
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	s, err := shard.Parse(*part)
 	if err == nil && flag.NArg() > 0 {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/internal/shard"
 )
@@ -17,23 +18,23 @@ import (
 // step is a script that makes results.
 type step struct {
 	name, script string
-	patterns     []string // of its files, below docs/results; none for a script whose results are not committed
+	patterns     []string // of its files, below docs/results
 	usual        time.Duration
 }
 
 // steps are all scripts that make committed results, but the museum and the kill score. The usual times are of one CPU without KVM.
 var steps = []step{
 	{"zero-loss", "hack/zero-loss.sh", []string{"zero-loss/*.json"}, 9 * time.Hour},
+	{"conformance-matrix", "hack/conformance.sh", []string{"conformance/*/*.yaml"}, 5 * time.Hour},
 	{"dataplanes", "hack/dataplanes.sh", []string{"dataplanes/*.json"}, 4 * time.Hour},
 	{"minors", "hack/minors.sh", []string{"minors/*.json"}, 3 * time.Hour},
-	{"first-seed", "hack/first-seed.sh", nil, 3 * time.Hour},
+	{"first-seed", "hack/first-seed.sh", []string{"first-seed/*.json"}, 3 * time.Hour},
 	{"disruptions", "hack/disruptions.sh", []string{"disruptions/*.json"}, 2 * time.Hour},
 	{"upgrades", "hack/upgrades.sh", []string{"upgrades/*.json"}, 2 * time.Hour},
 	{"bench-proxier", "hack/bench-proxier.sh", []string{"bench/*.json"}, 90 * time.Minute},
 	{"verify-runs", "hack/verify.sh", []string{"verified/*.json"}, time.Hour},
 	{"kernels", "hack/kernels.sh", []string{"kernels/*.json"}, time.Hour},
 	{"results", "hack/results.sh", []string{"*.json", "picture/*.json"}, 40 * time.Minute},
-	{"conformance-matrix", "hack/conformance.sh", []string{"conformance/*/*.yaml"}, 5 * time.Hour},
 }
 
 // job is a step with what is left of it.
@@ -88,8 +89,11 @@ func (s step) planned(ctx context.Context, sum string) (job, error) {
 	return j, nil
 }
 
-// mark is the file that says that a step has ended well with a program.
-func (s step) mark(sum string) string { return filepath.Join(stateDir, s.name+"-"+sum[:12]) }
+// mark is the file that says that a step has ended well with a program. A script that changes has other rows.
+func (s step) mark(sum string) string {
+	script, _ := cache.Sha256(context.Background(), s.script) // one that cannot be read has none, and fails when it runs
+	return filepath.Join(stateDir, fmt.Sprintf("%s-%s-%.8s", s.name, sum[:12], script))
+}
 
 // atOnce is how many scripts run at a time.
 const atOnce = 2

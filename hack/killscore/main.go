@@ -1,8 +1,8 @@
 // Command killscore measures whether the specs of suites/conformance can fail: it runs them against proxies with one defect each, and
 // writes docs/results/kills/mutants.json. With -bugs it runs them against the specimens of the museum instead, and writes
 // docs/results/kills/museum.json. It is run from the top of the tree, by `make kill-score` and `make museum-kills`, which then write the
-// pages. Exit codes: 0 every measured mutant was killed, 1 one survived, 2 wrong usage or environment, 3 the proxier without a fault is
-// not green. Bugs that no spec finds are no error.
+// pages. Exit codes: 0 every mutant was killed, 1 one survived, 2 wrong usage or environment, 3 the proxier without a fault is
+// not green, or a mutant is not measured. Bugs that no spec finds are no error.
 package main
 
 import (
@@ -53,6 +53,15 @@ func measureMutants(ctx context.Context, subset string) (exitCode int, err error
 	fmt.Println(table.Summary())
 	if survivors := table.Survivors(some); len(survivors) > 0 {
 		return 1, fmt.Errorf("no spec of their features turned these mutants red: %s", strings.Join(survivors, ", "))
+	}
+	var unmeasured []string
+	for _, m := range some {
+		if table.StateOf(m) == mutants.NotMeasured {
+			unmeasured = append(unmeasured, m.Name)
+		}
+	}
+	if len(unmeasured) > 0 {
+		return 3, fmt.Errorf("the runs of these mutants are invalid: %s; the same command makes them again", strings.Join(unmeasured, ", "))
 	}
 	return 0, nil
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/suites"
 )
 
 // network returns the state of the calling thread's network namespace that a lab would change: links, addresses, routes, settings,
@@ -56,7 +57,7 @@ func network() (string, error) {
 }
 
 // The red twin of the spec that the run does not change the host's network.
-var _ = Describe("the comparison of networks", func() {
+var _ = Describe("the comparison of networks", suites.Host, func() {
 	for _, c := range []struct {
 		what   string
 		change func() error
