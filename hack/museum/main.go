@@ -1,8 +1,9 @@
 // Command museum runs each bug of the museum against a version that has it and one that does not, on several seeds, and writes the answers
-// to docs/results/museum and the pictures to scenarios/museum/pictures. Answers that exist are not run again, unless FORCE=1, or they cannot
-// tell, or the entry had another subject, other parameters or another trigger.
+// to docs/results/museum. Answers that exist are not run again, unless FORCE=1, or they cannot tell, or the entry had another subject, other
+// parameters or another trigger, or with STALE=1 another program than bin/hitless made them.
 // SUBSET=k8s-134147,k8s-80403 runs only these bugs, and SEEDS=2 only the first two seeds. JUDGE=1 judges the records in out/results/museum again
-// instead of running. The exit code is 1 if an answer is not the expected one.
+// instead of running. PICTURES=1 also draws the runs of seed 1 in scenarios/museum/pictures, which are part of the program: it is another one
+// then. The exit code is 1 if an answer is not the expected one.
 package main
 
 import (
@@ -24,6 +25,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/hack/bugs"
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
@@ -61,7 +63,13 @@ func examine(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := runMissing(ctx, missing(entries, files, seeds), files); err != nil {
+	program := ""
+	if os.Getenv("STALE") != "" {
+		if program, err = cache.Sha256(ctx, "bin/hitless"); err != nil {
+			return err
+		}
+	}
+	if err := runMissing(ctx, missing(entries, files, seeds, program), files); err != nil {
 		return err
 	}
 	var wrong []string
@@ -99,12 +107,12 @@ func tasksOf(e museum.Entry, seed int64) []task {
 	return tasks
 }
 
-// missing returns the runs without an answer: all bugs on the first seed, then on the next.
-func missing(entries []museum.Entry, files map[string]*file, seeds int) (tasks []task) {
+// missing returns the runs without an answer of the program, of any if that is empty: all bugs on the first seed, then on the next.
+func missing(entries []museum.Entry, files map[string]*file, seeds int, program string) (tasks []task) {
 	for seed := range int64(seeds) {
 		for _, e := range entries {
 			for _, t := range tasksOf(e, seed+1) {
-				if os.Getenv("FORCE")+os.Getenv("JUDGE") != "" || !files[e.ID].has(t) {
+				if os.Getenv("FORCE")+os.Getenv("JUDGE") != "" || !files[e.ID].has(t, program) {
 					tasks = append(tasks, t)
 				}
 			}
@@ -150,7 +158,7 @@ func runMissing(ctx context.Context, tasks []task, files map[string]*file) error
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// run runs one specimen, or judges its record again, and returns the answer. It draws the first run with the bug.
+// run runs one specimen, or judges its record again, and returns the answer.
 func (t task) run(ctx context.Context) (b run.BugResult, err error) {
 	out := filepath.Join(folders, t.name())
 	if os.Getenv("JUDGE") != "" {
@@ -162,7 +170,7 @@ func (t task) run(ctx context.Context) (b run.BugResult, err error) {
 	if err == nil {
 		b.Made, err = record.MadeIn(os.DirFS(out))
 	}
-	if err == nil && t.bad && b.Answer == museum.Seen && t.seed == 1 {
+	if err == nil && t.bad && b.Answer == museum.Seen && t.seed == 1 && os.Getenv("PICTURES") != "" {
 		err = draw(ctx, t.entry.ID, out)
 	}
 	return b, err
@@ -227,19 +235,22 @@ func (f *file) list(bad bool) *[]run.BugResult {
 // of reports whether a result is of the task's specimen.
 func (t task) of(b run.BugResult) bool { return bugs.Of(t.specimen, b) }
 
-// answer returns the answer of the task's run; CannotTell if there is none, or if it is one of another trigger.
-func (f *file) answer(t task) museum.Answer {
+// result returns the result of the task's run; one that cannot tell if there is none, or if it is one of another trigger.
+func (f *file) result(t task) run.BugResult {
 	trigger := t.entry.TriggerSha256()
 	for _, b := range *f.list(t.bad) {
 		if b.Seed == t.seed && t.of(b) && b.TriggerSha256 == trigger {
-			return b.Answer
+			return b
 		}
 	}
-	return museum.CannotTell
+	return run.BugResult{Answer: museum.CannotTell}
 }
 
-// has reports whether the file has an answer of the task's run that tells something.
-func (f *file) has(t task) bool { return f.answer(t) != museum.CannotTell }
+// has reports whether the file has an answer of the task's run that tells something, by a program or by any.
+func (f *file) has(t task, program string) bool {
+	b := f.result(t)
+	return b.Answer != museum.CannotTell && (program == "" || b.ProgramSha256 == program)
+}
 
 // add writes the answer of a run in the place of an earlier one. A record that was judged again keeps its trigger.
 func (f *file) add(t task, b run.BugResult) error {
@@ -259,10 +270,10 @@ func (f *file) wrong(e museum.Entry, seeds int) (wrong []string) {
 	count := map[bool]map[museum.Answer]int{true: {}, false: {}} // by task.bad
 	for seed := range int64(seeds) {
 		for _, t := range tasksOf(e, seed+1) {
-			count[t.bad][f.answer(t)]++
+			count[t.bad][f.result(t).Answer]++
 		}
 	}
-	first := f.answer(tasksOf(e, 1)[0]) == museum.Seen
+	first := f.result(tasksOf(e, 1)[0]).Answer == museum.Seen
 	if seen := count[true][museum.Seen]; !first || seen < max(1, seeds-1) || seen+count[true][museum.NotSeen] < seeds {
 		wrong = append(wrong, fmt.Sprintf("%s: seen in %s on %d of %d seeds", e.ID, e.Bad.Subject, seen, seeds))
 	}

@@ -42,12 +42,28 @@ func TestAnInterruptedCallContinues(t *testing.T) {
 			b := resultOf(bad, museum.Seen)
 			c.change(&b)
 			f.Bad = []run.BugResult{b}
-			left := missing([]museum.Entry{e}, map[string]*file{id: f}, 1)
+			left := missing([]museum.Entry{e}, map[string]*file{id: f}, 1, "")
 			again := slices.ContainsFunc(left, func(t task) bool { return t.bad })
 			if again == c.done || len(left) == 0 {
 				t.Errorf("%s, %s: runs again: %t", id, name, again)
 			}
 		}
+	}
+}
+
+// With a program only its own answers are done.
+func TestAnswersOfAnotherProgramAreMadeAnew(t *testing.T) {
+	e, err := museum.Find("k8s-134147")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := tasksOf(e, 1)[0]
+	b := resultOf(bad, museum.Seen)
+	b.ProgramSha256 = "one"
+	f := &file{}
+	f.Bad = []run.BugResult{b}
+	if !f.has(bad, "") || !f.has(bad, "one") || f.has(bad, "another") {
+		t.Error("the program of an answer does not decide whether it is made anew")
 	}
 }
 
