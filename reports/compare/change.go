@@ -60,15 +60,15 @@ type Change struct {
 	reference int    // its number in Seen
 }
 
-// Seen is the number of failures of one kind in the runs of one subject.
+// Seen is the number of failures of one kind in the valid runs of one subject.
 type Seen struct{ Connections, Runs, Of int }
 
-// Changes lists every kind of failure of the runs. A kind is new if the reference does not have it, and gone if no other subject has
+// Changes lists every kind of failure of the valid runs. A kind is new if the reference does not have it, and gone if no other subject has
 // it. New kinds come first, then gone ones, then the others.
 func (c *Comparison) Changes() []Change {
 	byKind := map[FailureKind]*Change{}
 	for i, s := range c.Subjects {
-		for _, r := range s.Runs {
+		for _, r := range s.trusted() {
 			for _, f := range r.Failures {
 				k := f.kind()
 				if byKind[k] == nil {
@@ -100,7 +100,7 @@ func (c *Comparison) Changes() []Change {
 func (c *Comparison) unseen(k FailureKind) *Change {
 	change := &Change{Kind: k, reference: c.reference()}
 	for _, s := range c.Subjects {
-		change.Seen = append(change.Seen, Seen{Of: len(s.Runs)})
+		change.Seen = append(change.Seen, Seen{Of: len(s.trusted())})
 	}
 	return change
 }

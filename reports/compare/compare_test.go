@@ -59,6 +59,14 @@ func TestFormsShowEachMeasure(t *testing.T) {
 	}
 }
 
+func TestOnePairIsOneRun(t *testing.T) {
+	for more, want := range map[int]string{1: "1 of 1 run dropped more", 2: "2 of 2 runs dropped more"} {
+		if got := (Measure{Measure: "dropped", More: more}).PairsText(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // Kernels that are compared may differ between subjects, and not within one. Another difference is refused as ever.
 func TestComparedKernels(t *testing.T) {
 	o := Options{Kernels: true}

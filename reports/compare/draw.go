@@ -42,7 +42,7 @@ func courseOf(a *analysis.Analysis) *course {
 				n = &courseCount{}
 				c.counts[at] = n
 			}
-			n.attempts++
+			n.attempts += int(r.N) // a bucket of a thinned record has many
 			switch {
 			case r.Class == record.Delayed:
 				n.delayed++
@@ -88,8 +88,9 @@ const (
 func (c *Comparison) comparedTimeline(subjects [][]runCourse) (t *chart.Timeline, lost []stretch, most int) {
 	t = &chart.Timeline{Axis: comparedAxis(subjects), Height: chart.HeadHeight}
 	t.Ticks = t.Axis.Ticks()
-	counts, drawn := make([][]*chart.Tally, len(subjects)), 0
+	counts, all := make([][]*chart.Tally, len(subjects)), 0
 	for i, runs := range subjects {
+		all += len(runs)
 		for _, r := range runs {
 			n := tallyOf(t, r.course)
 			most = max(most, slices.Max(n.Attempts))
@@ -97,22 +98,34 @@ func (c *Comparison) comparedTimeline(subjects [][]runCourse) (t *chart.Timeline
 			lost = append(lost, stretchesOf(c.Subjects[i].Subject, r.Seed, t.Axis, n)...)
 		}
 	}
-	for i, runs := range subjects {
+	for i, n := range firstRuns(subjects) {
 		name := c.Subjects[i].Subject
-		addSteps(t, name, runs[0])
-		for k, r := range runs {
-			if drawn == mostComparedRuns {
-				t.More = fmt.Sprintf("The first %d runs are drawn; the table below has all of them.", mostComparedRuns)
-				break
-			}
-			drawn++
+		addSteps(t, name, subjects[i][0])
+		for k, r := range subjects[i][:n] {
 			addCourse(t, name, r, counts[i][k], most)
 		}
+	}
+	if all > mostComparedRuns {
+		t.More = fmt.Sprintf("%d of %d runs are drawn, the first of each subject; the table below has all of them.", mostComparedRuns, all)
 	}
 	begun := t.Axis.X(0)
 	t.Bands = []chart.Shape{{X: chart.PlotLeft, Width: units.Tenth(begun - chart.PlotLeft), Height: float64(t.Height), Class: "phase-1", Label: chart.Fitting("before", begun-chart.PlotLeft)},
 		{X: begun, Width: units.Tenth(t.Axis.X(t.Axis.To) - begun), Height: float64(t.Height), Class: "phase-0", Label: "from the beginning of the scenario"}}
 	return t, lost, most
+}
+
+// firstRuns is how many runs of each subject are drawn: as many of each as there is room for.
+func firstRuns(subjects [][]runCourse) []int {
+	drawn, left := make([]int, len(subjects)), mostComparedRuns
+	for k := 0; k < mostComparedRuns; k++ {
+		for i, runs := range subjects {
+			if k < len(runs) && left > 0 {
+				drawn[i]++
+				left--
+			}
+		}
+	}
+	return drawn
 }
 
 func tallyOf(t *chart.Timeline, c *course) *chart.Tally {

@@ -91,7 +91,7 @@ func (c *Comparison) Matrix() (seeds []int64, rows [][]Cell) {
 				text += " + " + units.Thousands(r.Delayed) + " delayed"
 			}
 			if !r.valid() {
-				text = "–"
+				text = unknown
 			}
 			row[slices.Index(seeds, r.Seed)] = Cell{string(r.Verdict), text, pageOf(r.Report)}
 		}

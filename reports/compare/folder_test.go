@@ -334,6 +334,60 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// What an invalid run lost is neither new nor gone, and an invalid run is none of those that could have lost it.
+func TestOnlyValidRunsChange(t *testing.T) {
+	invalid := func(s sub) sub { return s.judged("fail invalid") }
+	other := FailureKind{"web", "misrouted", "pod exited"}
+	c := compared(t, Options{}, invalid(lost("a", 5, 7).failing(1, "reset", "")), invalid(lost("b", 5, 7).failing(1, other.Class, other.Event)))
+	changes := c.Changes()
+	if len(changes) != 1 || changes[0].Word() != "stays" || changes[0].Seen[0] != (Seen{5, 1, 1}) || changes[0].Seen[1] != (Seen{5, 1, 1}) {
+		t.Errorf("%+v", changes)
+	}
+	var page bytes.Buffer
+	if err := c.writePage(&page, withoutCourses(c)); err != nil || strings.Contains(page.String(), other.Class) {
+		t.Errorf("the page has the failures of an invalid run: %v", err)
+	}
+	page.Reset()
+	c = compared(t, Options{}, lost("a", 5).judged("invalid"), lost("b", 5).judged("invalid"))
+	if err := c.writePage(&page, withoutCourses(c)); err != nil || !strings.Contains(page.String(), "No connection failed in any run that can be trusted.") {
+		t.Errorf("the page of invalid runs says that no connection failed: %v", err)
+	}
+}
+
+// The good attempts that a thinned record has together are as many in the drawing.
+func TestAThinnedRunIsDrawnWithAllOfItsAttempts(t *testing.T) {
+	o := recordtest.Rollout{Seed: 2, Fallback: true, Rollouts: 1}
+	l := o.Start(o.Lab())
+	drawn := map[bool]int{}
+	for thinned, h := range map[bool]*record.History{false: l.Write(t), true: l.Thinned(t, 0)} {
+		a, err := analysis.New(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range courseOf(a).counts {
+			drawn[thinned] += n.attempts
+		}
+	}
+	if drawn[true] != drawn[false] || drawn[true] == 0 {
+		t.Errorf("%d attempts are drawn of a thinned record, %d of the whole one", drawn[true], drawn[false])
+	}
+}
+
+// Where not all runs fit, each subject has its share of them, and what one does not need the others have.
+func TestEachSubjectIsDrawn(t *testing.T) {
+	runs := func(numbers ...int) (all [][]runCourse) {
+		for _, n := range numbers {
+			all = append(all, make([]runCourse, n))
+		}
+		return all
+	}
+	for _, c := range []struct{ runs, want []int }{{[]int{50, 50}, []int{20, 20}}, {[]int{60, 3}, []int{37, 3}}, {[]int{20, 20}, []int{20, 20}}, {[]int{41, 41, 41}, []int{14, 13, 13}}} {
+		if got := firstRuns(runs(c.runs...)); !slices.Equal(got, c.want) {
+			t.Errorf("of %v runs %v are drawn, want %v", c.runs, got, c.want)
+		}
+	}
+}
+
 // withoutCourses are the runs of a comparison without anything to draw.
 func withoutCourses(c *Comparison) (subjects [][]runCourse) {
 	for _, s := range c.Subjects {
@@ -370,7 +424,7 @@ func TestThePageOfAComparisonStaysSmall(t *testing.T) {
 	if err := c.writePage(&page, subjects); err != nil {
 		t.Fatal(err)
 	}
-	if page.Len() >= 5e6 || !strings.Contains(page.String(), "The first 40 runs are drawn") {
+	if page.Len() >= 5e6 || !strings.Contains(page.String(), "40 of 100 runs are drawn, the first of each subject") {
 		t.Errorf("the page of %d runs has %d bytes, or does not say what it leaves out", 2*len(subjects[0]), page.Len())
 	}
 }

@@ -93,7 +93,7 @@ func (m Measure) rangeText(runs []Run) string {
 		}
 	}
 	if len(all) == 0 {
-		return "–"
+		return unknown
 	}
 	text := of.text(median(all))
 	if least, most := slices.Min(all), slices.Max(all); least < most {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hitless/hitless/analysis"
@@ -57,8 +58,8 @@ func Read(ctx context.Context, file string) (*Comparison, error) {
 	return c, nil
 }
 
-// WriteResults writes comparisons as one Markdown table with a row for each subject: the verdicts of its runs, and the median and
-// maximum of their dropped and delayed connections.
+// WriteResults writes comparisons as one Markdown table with a row for each subject: the verdicts of its runs, and of the valid ones
+// the median and maximum of the dropped and delayed connections, and the worst gap.
 func WriteResults(w io.Writer, all []*Comparison) error {
 	var b bytes.Buffer
 	recovery := checked(all)
@@ -172,17 +173,29 @@ func verdicts(runs []Run) string {
 	return strings.Join(words, ", ")
 }
 
+// unknown stands for a number that no valid run has.
+const unknown = "–"
+
+// medianAndMost is about the valid runs: the zeros of the others are no measurements.
 func medianAndMost(runs []Run, value func(Run) int) string {
 	var all []float64
-	for _, r := range runs {
+	for _, r := range valid(runs) {
 		all = append(all, float64(value(r)))
 	}
-	return fmt.Sprintf("%.0f (%.0f)", median(all), slices.Max(all))
+	if len(all) == 0 {
+		return unknown
+	}
+	return strconv.FormatFloat(median(all), 'f', -1, 64) + fmt.Sprintf(" (%.0f)", slices.Max(all))
 }
 
+// worstGap is about the valid runs.
 func worstGap(runs []Run) string {
+	trusted := valid(runs)
+	if len(trusted) == 0 {
+		return unknown
+	}
 	worst := 0.0
-	for _, r := range runs {
+	for _, r := range trusted {
 		worst = max(worst, r.WorstGapMs)
 	}
 	if worst == 0 {

@@ -41,6 +41,20 @@ func TestResultsHaveARowForEachSubject(t *testing.T) {
 	}
 }
 
+// A run that cannot be trusted has no part in the numbers of its subject, and half a connection is not rounded away.
+func TestNumbersOfResultsAreOfValidRuns(t *testing.T) {
+	c := compared(t, Options{}, lost("a", 0, 1, 900).judged("pass fail invalid").gaps(0, 10, 9000), lost("b", 0, 0, 0).ended(0).ended(1).ended(2))
+	var b bytes.Buffer
+	if err := WriteResults(&b, []*Comparison{c}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| a | 3 | 1 pass, 1 fail, 1 invalid | 0.5 (1) | 0 (0) | 10 ms |", "| b | 3 | 3 invalid | – | – | – |"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
 func TestRunsHaveARowEach(t *testing.T) {
 	lossy := subject("b", 5)
 	lossy.Runs[0].Failures = []Failures{{"tcp-new", "refused", "proxy stop", 1000}, {"tcp-long", "reset", "", 2}, {"tcp-long", "refused", "", 3}}

@@ -78,6 +78,13 @@ func InvalidRun(seed int64, path, history string) Run {
 // valid reports whether the run says something about its subject.
 func (r Run) valid() bool { return r.Verdict == analysis.Pass || r.Verdict == analysis.Fail }
 
+// trusted are the valid runs.
+func (s Subject) trusted() []Run { return valid(s.Runs) }
+
+func valid(runs []Run) []Run {
+	return slices.DeleteFunc(slices.Clone(runs), func(r Run) bool { return !r.valid() })
+}
+
 // outageSeconds is the time in which at least one measured lane had an outage, in seconds. An outage counts from its first failed
 // attempt for its upper bound.
 func outageSeconds(r *analysis.Report) float64 {

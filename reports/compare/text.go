@@ -33,7 +33,7 @@ func (c *Comparison) rows() (seeds []int64, cells map[int64][]string) {
 	for i, s := range c.Subjects {
 		for _, r := range s.Runs {
 			if cells[r.Seed] == nil {
-				cells[r.Seed] = slices.Repeat([]string{"–"}, len(c.Subjects))
+				cells[r.Seed] = slices.Repeat([]string{unknown}, len(c.Subjects))
 				seeds = append(seeds, r.Seed)
 			}
 			cells[r.Seed][i] = r.cell()

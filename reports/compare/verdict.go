@@ -278,7 +278,7 @@ func (m Measure) PairsText() string {
 		switch {
 		case part.n == 0:
 		case len(parts) == 0:
-			parts = append(parts, fmt.Sprintf("%d of %d runs %s", part.n, all, part.text))
+			parts = append(parts, fmt.Sprintf("%d of %s %s", part.n, units.Plural(all, "run"), part.text))
 		default:
 			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.text))
 		}
