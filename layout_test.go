@@ -49,7 +49,7 @@ var importRules = []importRule{
 	{tree: "reports/page", imports: []string{"record", "analysis", "reports/chart", "internal/units"}, reason: "formats only write what the analysis found"},
 	{tree: "reports/compare", imports: []string{"record", "analysis", "reports", "reports/chart", "reports/page", "internal/cache", "internal/input", "internal/units"},
 		reason: "a comparison only reads records and reports"},
-	{tree: "reports/serve", imports: []string{"record", "analysis", "reports", "reports/compare"}, reason: "the server only reads the folders of runs"},
+	{tree: "reports/serve", imports: []string{"record", "analysis", "reports", "reports/compare", "internal/units"}, reason: "the server only reads the folders of runs"},
 
 	{tree: "proxier", imports: []string{"internal/flags", "internal/input"}, reason: "the bundled proxier is an independent program; it reads flags and files by the same rule"},
 	{tree: "lab", imports: []string{"record", "observers", "internal/cache", "internal/epoll", "internal/input"}, reason: "the lab contains neither scenarios nor measurement"},

@@ -81,8 +81,8 @@ func serveCommand() *cobra.Command {
 		Use:   "serve DIR",
 		Short: "Show the runs in a folder, and drops by version and date, in a browser",
 		Long: `List the runs in a folder and below it, with what they dropped by version of the subject and by date, and serve their
-reports. Nothing is written, nothing but the reports of runs is served, and nothing outside the folder. Only this machine can
-ask, unless --listen names another address; whoever can reach that sees all runs. Ctrl-C ends it.`,
+reports and logs. Nothing is written, nothing but the reports and logs of runs is served, and nothing outside the folder. Only
+this machine can ask, unless --listen names another address; whoever can reach that sees all runs. Ctrl-C ends it.`,
 		Example: `  hitless report serve out`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

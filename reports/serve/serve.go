@@ -1,4 +1,4 @@
-// Package serve shows the runs in a folder and their trends over HTTP. It reads only the reports of runs, and nothing outside of the
+// Package serve shows the runs in a folder and their trends over HTTP. It reads only the reports and logs of runs, and nothing outside of the
 // folder.
 package serve
 
@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/reports"
 )
 
@@ -62,7 +63,7 @@ func Open(dir string, loopback bool, key ed25519.PublicKey) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving %s: %w; give a folder with runs", dir, err)
 	}
-	index, err := template.New("index").Funcs(template.FuncMap{"time": timeOf, "gap": gapText, "link": link}).Parse(indexTemplate)
+	index, err := template.New("index").Funcs(template.FuncMap{"time": timeOf, "gap": gapText, "link": link, "plural": units.Plural}).Parse(indexTemplate)
 	if err != nil {
 		return nil, fmt.Errorf("reading the template of the list: %w", err)
 	}

@@ -31,6 +31,12 @@ type aRun struct {
 
 func (a aRun) write(t *testing.T, root string) {
 	t.Helper()
+	a.command(t, root, "hitless run rollout --set replicas=2")
+}
+
+// command is write, for the run of a command.
+func (a aRun) command(t *testing.T, root, command string) {
+	t.Helper()
 	dir := filepath.Join(root, a.dir)
 	if err := os.MkdirAll(filepath.Join(dir, "history"), 0o755); err != nil {
 		t.Fatal(err)
@@ -41,7 +47,7 @@ func (a aRun) write(t *testing.T, root string) {
 	if err := analysis.WriteJSON(&b, &r); err != nil {
 		t.Fatal(err)
 	}
-	head, err := json.Marshal(record.Run{SchemaVersion: record.HistoryVersion, Command: "hitless run rollout --set replicas=2"})
+	head, err := json.Marshal(record.Run{SchemaVersion: record.HistoryVersion, Command: command})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +125,24 @@ func TestTheListHasEachRunAndTheTrendEachVersion(t *testing.T) {
 	}
 }
 
+// Wide tables scroll with the keys too, and each row has a head.
+func TestTheListIsReachableByKeys(t *testing.T) {
+	root := t.TempDir()
+	for i, dropped := range []int{0, 1} {
+		aRun{fmt.Sprint(i), "v1", analysis.Fail, dropped, i}.write(t, root)
+	}
+	page := ask(open(t, root, true), "GET", "/", "localhost").Body.String()
+	if all := strings.Count(page, `class="scroll"`); all != 3 || strings.Count(page, `class="scroll" tabindex="0" role="group" aria-label`) != all {
+		t.Errorf("%d parts scroll, not all of them with the keys:\n%s", all, page)
+	}
+	if strings.Count(page, `<th scope="row">`) != 3 {
+		t.Errorf("not each row has a head:\n%s", page)
+	}
+	if !strings.Contains(page, `<td class="n">0.5</td><td class="n">1</td>`) {
+		t.Errorf("the median of 0 and 1 is not 0.5:\n%s", page)
+	}
+}
+
 func TestNewAndBrokenRunsAreSeenAtTheNextRequest(t *testing.T) {
 	root := t.TempDir()
 	h := open(t, root, true)
@@ -129,7 +153,7 @@ func TestNewAndBrokenRunsAreSeenAtTheNextRequest(t *testing.T) {
 	aRun{"z", "v1", analysis.Pass, 0, 0}.write(t, root)
 	put(t, filepath.Join(root, "z", reports.ReportFile), `{"schemaVersion":`)
 	page := ask(h, "GET", "/", "127.0.0.1").Body.String()
-	if !strings.Contains(page, "hitless: 1 runs") || !strings.Contains(page, "Not shown: reading the report z/report.json") {
+	if !strings.Contains(page, "<title>hitless: 1 run</title>") || !strings.Contains(page, "Not shown: reading the report z/report.json") {
 		t.Errorf("one good and one broken run:\n%s", page)
 	}
 	changed := aRun{"a", "v77.1", analysis.Fail, 12345, 0}
@@ -160,7 +184,7 @@ func TestRunsThatWereChangedAreNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := html.UnescapeString(ask(h, "GET", "/", "localhost").Body.String())
-	if !strings.Contains(page, "hitless: 1 runs") || strings.Count(page, "Not shown: INVALID") != 3 {
+	if !strings.Contains(page, "<title>hitless: 1 run</title>") || strings.Count(page, "Not shown: INVALID") != 3 {
 		t.Errorf("three changed runs of four:\n%s", page)
 	}
 	for dir, code := range map[string]int{"record": 409, "report": 409, "seal": 409, "whole": 200} {
@@ -197,7 +221,7 @@ func TestNothingButReportsOfRunsIsServed(t *testing.T) {
 			t.Errorf("%q was answered with %d %s", target, w.Code, w.Body)
 		}
 	}
-	if page := ask(h, "GET", "/", "localhost").Body.String(); strings.Contains(page, "elsewhere") || !strings.Contains(page, "hitless: 1 runs") {
+	if page := ask(h, "GET", "/", "localhost").Body.String(); strings.Contains(page, "elsewhere") || !strings.Contains(page, "<title>hitless: 1 run</title>") {
 		t.Errorf("the list follows links:\n%s", page)
 	}
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {

@@ -119,7 +119,7 @@ func (r *trendRow) conclude(verdicts map[analysis.Verdict]int, gap float64) {
 		return
 	}
 	slices.Sort(r.trusted)
-	r.Median = fmt.Sprintf("%.0f", float64(r.trusted[(n-1)/2]+r.trusted[n/2])/2)
+	r.Median = strconv.FormatFloat(float64(r.trusted[(n-1)/2]+r.trusted[n/2])/2, 'f', -1, 64)
 	r.Worst, r.Gap = strconv.Itoa(r.trusted[n-1]), gapText(gap)
 }
 
