@@ -37,7 +37,7 @@ var importRules = []importRule{
 	{tree: "probes", imports: []string{"record", "internal/cache", "internal/clock", "internal/epoll"}, tests: []string{"analysis", "reports"},
 		reason: "the detector depends neither on the subject nor on the analysis"},
 	{tree: "probes/session", imports: []string{"record", "probes", "analysis", "reports", "internal/cache", "internal/version"}, reason: "a probe session ends with a report"},
-	{tree: "probes/watch", imports: []string{"record", "probes", "analysis", "reports", "internal/cache"}, reason: "a watch writes a report for each period"},
+	{tree: "probes/watch", imports: []string{"record", "probes", "analysis", "reports", "internal/cache", "internal/units"}, reason: "a watch writes a report for each period"},
 	{tree: "scenarios", imports: []string{"record"}, reason: "the same steps run in the lab and on live clusters, and do not judge"},
 	{tree: "scenarios/museum", imports: []string{"record", "scenarios", "analysis"}, reason: "the signature of a bug is checked in the report"},
 
@@ -80,7 +80,7 @@ var importRules = []importRule{
 	{tree: "internal/merge", imports: []string{"record", "analysis", "reports", "internal/run", "internal/shard", "suites/conformance"}, reason: "the whole is made of what the shards wrote"},
 	{tree: "internal/results", imports: []string{"record", "scenarios", "analysis", "reports", "lab", "internal/bench", "internal/cache", "internal/input", "internal/run", "internal/site", "internal/units", "suites/conformance", "suites/mutants"},
 		reason: "results are read in the formats of those who write them"},
-	{tree: "cmd", imports: []string{"record", "probes", "scenarios", "analysis", "reports", "proxier", "lab", "internal/bench", "internal/cache", "internal/clusterwatch", "internal/flags", "internal/guest", "internal/input", "internal/merge", "internal/progress", "internal/results", "internal/run", "internal/shard", "internal/site", "suites/conformance", "internal/version"},
+	{tree: "cmd", imports: []string{"record", "probes", "scenarios", "analysis", "reports", "proxier", "lab", "internal/bench", "internal/cache", "internal/clusterwatch", "internal/flags", "internal/guest", "internal/input", "internal/merge", "internal/progress", "internal/results", "internal/run", "internal/shard", "internal/site", "internal/units", "suites/conformance", "internal/version"},
 		reason: "commands and flags"},
 	{tree: "suites", imports: []string{"record", "analysis", "reports", "proxier", "lab", "internal/cache", "internal/progress", "internal/run"},
 		tests: []string{"scenarios", "internal/bench", "internal/guest", "internal/routing", "internal/site"}, reason: "specs use the programs as their users do"},

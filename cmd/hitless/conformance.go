@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/reports"
@@ -146,7 +147,7 @@ func planConformance(cmd *cobra.Command, c conformance.Config) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "\n%d specs, %d of them skipped, in %d runs; %d specs are selected in all shards\n", len(planned), skipped, len(runs), whole)
+	fmt.Fprintf(cmd.OutOrStdout(), "\n%s, %d of them skipped, in %s; specs that are selected in all shards: %d\n", units.Plural(len(planned), "spec"), skipped, units.Plural(len(runs), "run"), whole)
 	return nil
 }
 
@@ -181,7 +182,7 @@ func examine(cmd *cobra.Command, c conformance.Config) error {
 func printConformance(out io.Writer, r *conformance.Report, dir string) {
 	fmt.Fprintln(out, r.Summary())
 	for _, p := range r.Profiles {
-		fmt.Fprintf(out, "profile %-8s  %s, %d of %d specs failed\n", p.Name, p.Result, len(p.Failed), p.Specs())
+		fmt.Fprintf(out, "profile %-8s  %s, %d of %s failed\n", p.Name, p.Result, len(p.Failed), units.Plural(p.Specs(), "spec"))
 	}
 	fmt.Fprintf(out, "report            %s\n", filepath.Join(dir, conformance.PageFile))
 }

@@ -19,6 +19,10 @@ func TestConformanceListsItsSpecs(t *testing.T) {
 	if code != exitPass || !strings.Contains(out, "rollout-local new") || !strings.Contains(out, "in all shards") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
+	code, out = call(t, "conformance", "--dry-run", "--focus", "quiet new")
+	if code != exitPass || !strings.Contains(out, "\n1 spec, 0 of them skipped, in 1 run; ") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
 	code, out = call(t, "conformance", "--dry-run", "--label-filter", "core && drain", "--shard", "1/2")
 	if code != exitPass || strings.Contains(out, "rollout-local new") {
 		t.Errorf("exit code %d: %s", code, out)

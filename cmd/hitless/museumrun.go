@@ -11,6 +11,7 @@ import (
 
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/shard"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios/museum"
 )
@@ -175,7 +176,7 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 	case c.asJSON:
 		return found, encode(out, found[0])
 	case c.all:
-		_, err := fmt.Fprintf(out, "\n%d bugs: %s\n", len(found), museum.CountText(run.Answers(found)))
+		_, err := fmt.Fprintf(out, "\n%s: %s\n", units.Plural(len(found), "bug"), museum.CountText(run.Answers(found)))
 		return found, err
 	}
 	return found, nil

@@ -197,6 +197,14 @@ func TestWatchEndsByItself(t *testing.T) {
 	stopped(t, out, analysis.Pass)
 }
 
+func TestAWatchOfOneAttempt(t *testing.T) {
+	for attempts, want := range map[int]string{1: ": 1 attempt, 0 of them failed", 2000: ": 2,000 attempts, 0 of them failed"} {
+		if text := (watch.State{Phase: watch.Measuring, Attempts: attempts}).String(); !strings.HasSuffix(text, want) {
+			t.Errorf("%q, want %q at its end", text, want)
+		}
+	}
+}
+
 // A target that cannot be measured is an error of start. It leaves no process, and does not change an older report.
 func TestWatchThatCannotStart(t *testing.T) {
 	t.Parallel()

@@ -184,6 +184,22 @@ func TestAMergedSuiteHasGinkgosFiles(t *testing.T) {
 	}
 }
 
+// A spec that an interrupt prevented is an error for programs that read JUnit, as the exit code 3 says; a skipped one is skipped.
+func TestASpecThatWasNotRunIsAnErrorInJUnit(t *testing.T) {
+	for state, want := range map[conformance.State]string{conformance.NotRun: `errors="1"`, conformance.Skipped: `errors="0"`} {
+		s := newSuite(t, nil)
+		spec := &s.reports[0].Specs[0]
+		spec.State, spec.Run, spec.HistorySha256 = state, "", ""
+		s.reports[0].Ended = "Interrupted by User"
+		out, err := s.merge(nil)
+		s.must(err)
+		data, err := os.ReadFile(filepath.Join(out, "junit.xml"))
+		if s.must(err); !bytes.Contains(data, []byte(want)) {
+			t.Errorf("a spec that is %s:\n%s", state, data)
+		}
+	}
+}
+
 // With a key, the seal of each run must be signed too. A run without a verdict has its hash in the signed report.
 func TestMergedSuitesAreSigned(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/cache"
+	"github.com/hitless/hitless/internal/units"
 )
 
 // The files of a watch in the folder of its results.
@@ -55,7 +56,7 @@ func (s State) running() bool { return s.Phase == Starting || s.Phase == Measuri
 func (s State) String() string {
 	text := fmt.Sprintf("%s of %s, process %d, since %s", s.Phase, s.Target, s.Pid, s.Started.Local().Format(time.DateTime))
 	if s.Phase == Measuring {
-		text += fmt.Sprintf(": %d attempts, %d of them failed", s.Attempts, s.Failures)
+		text += fmt.Sprintf(": %s, %d of them failed", units.Plural(s.Attempts, "attempt"), s.Failures)
 	}
 	return text
 }

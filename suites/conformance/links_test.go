@@ -1,9 +1,11 @@
 package conformance
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hitless/hitless/internal/testfiles"
@@ -31,6 +33,39 @@ func TestLinksOfThePageLeadToFiles(t *testing.T) {
 	}
 	if links := testfiles.Links(t, filepath.Join(dir, PageFile)); len(links) > 0 {
 		t.Errorf("a page without runs has links: %q", links)
+	}
+}
+
+// Specs that say nothing are not among the failed ones. Wide tables scroll with the keys too, and each cell has heads.
+func TestThePageSeparatesFailedFromInvalid(t *testing.T) {
+	r := reportOf("new", "v1.26.0", map[string]State{"drain new": Failed, "quiet new": Invalid})
+	r.conclude()
+	m, err := NewMatrix([]*Report{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := errors.Join(Write(dir, r, nil, nil), WriteMatrix(dir, m, []*Report{r})); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{PageFile, MatrixFile} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := string(data)
+		if strings.Contains(page, `class="scroll"><`) || strings.Contains(page, "<th>") || !strings.Contains(page, `<th scope="row">`) {
+			t.Errorf("%s has a table without heads, or one that keys do not scroll:\n%s", name, page)
+		}
+		_, red, _ := strings.Cut(page, "<h2>Failed</h2>")
+		failed, invalid, split := strings.Cut(red, "<h2>Invalid")
+		if name == PageFile && (!split || !strings.Contains(failed, "drain new") || strings.Contains(failed, "quiet new") || !strings.Contains(invalid, "quiet new")) {
+			t.Errorf("failed and invalid specs are one list:\n%s", page)
+		}
+	}
+	r.Specs = r.Specs[:1]
+	if text := r.Summary(); !strings.HasSuffix(text, " of 1 spec") {
+		t.Errorf("%q", text)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
 )
 
@@ -310,21 +311,11 @@ func (r *Report) Summary() string {
 	for _, state := range states {
 		parts = append(parts, fmt.Sprintf("%d %s", r.Count(state), state))
 	}
-	text := fmt.Sprintf("%s: %s of %d specs", r.Title(), strings.Join(parts, ", "), len(r.Specs))
+	text := fmt.Sprintf("%s: %s of %s", r.Title(), strings.Join(parts, ", "), units.Plural(len(r.Specs), "spec"))
 	if r.Ended != "" {
 		text += " (" + r.Ended + ")"
 	}
 	return text
-}
-
-// Red are the specs that failed or are invalid.
-func (r *Report) Red() (red []Result) {
-	for _, s := range r.Specs {
-		if s.State == Failed || s.State == Invalid {
-			red = append(red, s)
-		}
-	}
-	return red
 }
 
 var _ ginkgo.GinkgoTestingT = (*failure)(nil)

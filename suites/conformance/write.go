@@ -71,9 +71,9 @@ func Write(dir string, r *Report, key ed25519.PrivateKey, of *types.Report) erro
 	return errors.Join(reporters.GenerateJUnitReport(*of, filepath.Join(dir, junitFile)), reporters.GenerateJSONReport(*of, filepath.Join(dir, ginkgoFile)))
 }
 
-// ginkgoStates are the states of Ginkgo for those of specs.
+// ginkgoStates are the states of Ginkgo for those of specs. One that was not run is an error in JUnit, because the suite is not green.
 var ginkgoStates = map[State]types.SpecState{Passed: types.SpecStatePassed, Failed: types.SpecStateFailed, Invalid: types.SpecStateFailed,
-	Skipped: types.SpecStateSkipped, NotRun: types.SpecStateSkipped}
+	Skipped: types.SpecStateSkipped, NotRun: types.SpecStateInterrupted}
 
 // ginkgo is the report as one of Ginkgo, without times.
 func (r *Report) ginkgo() *types.Report {
@@ -93,6 +93,26 @@ func (r *Report) ginkgo() *types.Report {
 type pageOf struct {
 	*Report
 	dir string
+}
+
+// section lists the specs that are red for the same reason.
+type section struct {
+	Title string
+	Specs []Result
+}
+
+// Red are the specs that failed, and apart from them those about which the suite says nothing.
+func (p pageOf) Red() (red []section) {
+	for _, of := range []struct {
+		title string
+		state State
+	}{{"Failed", Failed}, {"Invalid, which says nothing about the proxy", Invalid}} {
+		specs := slices.DeleteFunc(slices.Clone(p.Specs), func(s Result) bool { return s.State != of.state })
+		if len(specs) > 0 {
+			red = append(red, section{of.title, specs})
+		}
+	}
+	return red
 }
 
 // Link is the file of a spec's run that shows most: its report, or its record. It is empty where the folder of the page has neither, as for
