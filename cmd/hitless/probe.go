@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -96,7 +97,12 @@ func oneTarget(_ *cobra.Command, args []string) error {
 // fillSession sets what the flags cannot set themselves; name is the command as a user calls it.
 func fillSession(o *session.Options, cmd *cobra.Command, name string, args []string, source, sign string) (err error) {
 	o.Target = args[0]
-	o.Command = "hitless " + strings.Join(commandLine(cmd, name, strings.Fields(args[0])), " ")
+	o.Words = commandLine(cmd, name, args)
+	var quoted []string
+	for _, word := range o.Words {
+		quoted = append(quoted, site.Word(word))
+	}
+	o.Command = strings.Join(quoted, " ")
 	if o.Source, err = prefix(source); err == nil {
 		o.Sign, err = signingKey(cmd.Context(), sign)
 	}
@@ -114,12 +120,20 @@ func prefix(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// commandLine is the call with the flags that were given, in the order of their names.
+// commandLine has the words of the call, with the flags that were given, in the order of their names. Flags that change nothing of the
+// measurement are left out.
 func commandLine(cmd *cobra.Command, name string, args []string) []string {
-	words := append([]string{name}, args...)
+	words := append([]string{"hitless"}, strings.Fields(name)...)
+	words = append(words, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "" })...)
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name != "out" && f.Name != "sign" {
-			words = append(words, "--"+f.Name, f.Value.String())
+		switch value := f.Value.String(); {
+		case slices.Contains([]string{"out", "sign", "verbose"}, f.Name):
+		case f.NoOptDefVal == "":
+			words = append(words, "--"+f.Name, value)
+		case f.NoOptDefVal == value:
+			words = append(words, "--"+f.Name)
+		default: // without a value it would mean NoOptDefVal, and a value apart is another word
+			words = append(words, "--"+f.Name+"="+value)
 		}
 	})
 	return words

@@ -4,9 +4,13 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -61,6 +66,46 @@ func TestInterruptEndsAProbeInOrder(t *testing.T) {
 	}
 	if !strings.Contains(stdout.String(), "hitless probe "+server.Listener.Addr().String()+" --rate 20") {
 		t.Errorf("the output lacks the call:\n%s", stdout.String())
+	}
+}
+
+// The recorded command is the call as a shell reads it again, and host.json has its words.
+func TestTheCommandOfAProbeCanBeRepeated(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"[2001:db8::10]:80", "-v", "--path", "/a b?c=it's", "--rate", "20", "--out", "o p"}, `hitless probe '[2001:db8::10]:80' --path '/a b?c=it'\''s' --rate 20`},
+		{[]string{"h:80", "--yes", "--no=false"}, "hitless probe h:80 --no=false --yes"},
+	} {
+		cmd, o := probeCommand(), session.Options{}
+		cmd.Flags().Bool("yes", false, "")
+		cmd.Flags().Bool("no", true, "")
+		if err := cmd.ParseFlags(c.args); err != nil {
+			t.Fatal(err)
+		}
+		if err := fillSession(&o, cmd, "probe", cmd.Flags().Args(), "", ""); err != nil || o.Command != c.want {
+			t.Errorf("%q is recorded as %s (%v), want %s", c.args, o.Command, err, c.want)
+		}
+		words, err := site.SplitWords(o.Command)
+		if err != nil || !slices.Equal(words, o.Words) {
+			t.Errorf("a shell reads %q (%v) of %s, whose words are %q", words, err, o.Command, o.Words)
+		}
+		dir := t.TempDir()
+		if err := o.WriteHost(dir, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		var host struct{ Command []string }
+		data, err := os.ReadFile(filepath.Join(dir, reports.HostFile))
+		if err := errors.Join(err, json.Unmarshal(data, &host)); err != nil || !slices.Equal(host.Command, words) {
+			t.Errorf("host.json has %q (%v), want %q", host.Command, err, words)
+		}
+	}
+	// A watch of a cluster has no target.
+	cmd, o := watchStart(), session.Options{}
+	if err := errors.Join(cmd.ParseFlags([]string{"--kubeconfig", "k", "--selector", "tier in (a,b)"}), fillSession(&o, cmd, "watch start", []string{""}, "", "")); err != nil ||
+		o.Command != "hitless watch start --kubeconfig k --selector 'tier in (a,b)'" {
+		t.Errorf("%s (%v)", o.Command, err)
 	}
 }
 

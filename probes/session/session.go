@@ -38,6 +38,7 @@ type Options struct {
 	Out          string             // folder for the results; those of an earlier run are replaced when there is a report
 	Sign         ed25519.PrivateKey // signs the seal of the record; nil for none
 	Command      string             // command line, for the record
+	Words        []string           // of the command line, for host.json
 	EndHint      string             // how the user ends the session, for progress; default Ctrl-C
 	Progress     func(string)       // receives lines of progress
 	OnMeasuring  func()             // called when the target may be changed, unless nil

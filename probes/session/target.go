@@ -167,7 +167,7 @@ func isBackendAnswer(answer *http.Response) bool {
 
 // WriteHost writes host.json into a folder. It has the facts that must not change the history.
 func (o Options) WriteHost(folder string, started time.Time) error {
-	data, err := json.MarshalIndent(map[string]any{"command": strings.Fields(o.Command), "started": started.UTC().Format(time.RFC3339Nano)}, "", "  ")
+	data, err := json.MarshalIndent(map[string]any{"command": o.Words, "started": started.UTC().Format(time.RFC3339Nano)}, "", "  ")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(folder, reports.HostFile), append(data, '\n'), 0o644)
 	}
