@@ -71,6 +71,41 @@ func TestAClusterHasMoreNodesThanCarriedTraffic(t *testing.T) {
 	}
 }
 
+// One of a kind is singular, and what is not explained is called so.
+func TestNumbersAgreeWithTheirNouns(t *testing.T) {
+	since := 1.0
+	for more, want := range map[int][2]string{1: {"1 loss more", "1 more node do not"}, 2: {"2 losses more", "2 more nodes do not"}} {
+		r := &Report{Excused: make([]ExcusedReport, mostExcuses+more), Recovery: &RecoveryReport{}}
+		for range mostUnchecked + more {
+			r.Recovery.Nodes = append(r.Recovery.Nodes, NodeRecovery{Node: "n", State: RecoveryFailed, Since: &since})
+		}
+		texts := r.ExcuseTexts()
+		if last := texts[len(texts)-1]; last != "excused: "+want[0] || !strings.Contains(r.Recovery.clause(), want[1]) {
+			t.Errorf("%q and %q, want %q and %q", last, r.Recovery.clause(), want[0], want[1])
+		}
+	}
+	for _, c := range []struct {
+		failed, unexplained int
+		want                string
+	}{{0, 0, "none"}, {89, 0, "all 89 explained"}, {89, 89, "89 of 89 failed connections are unexplained (100.0 %)"}, {4, 1, "1 of 4 failed connections is unexplained (25.0 %)"},
+		{1, 1, "1 of 1 failed connection is unexplained (100.0 %)"}} {
+		r := &Report{Totals: Totals{Attempts: 100, Dropped: c.failed}, Unexplained: Unexplained{c.unexplained, float64(c.unexplained) / float64(max(1, c.failed))}}
+		if text := r.UnexplainedText(); text != c.want {
+			t.Errorf("%q, want %q", text, c.want)
+		}
+	}
+}
+
+// Without an attempt there is no result, also none of zero losses.
+func TestARunWithoutAttemptsMeasuredNothing(t *testing.T) {
+	r := &Report{Verdict: Invalid, Early: &EarlyReport{At: 3, Reason: record.Interrupted}}
+	for _, text := range []string{r.Headline(), r.Claim(), r.Sentence(), r.UnexplainedText()} {
+		if !strings.Contains(text, "no connection was measured") || strings.Contains(text, "0 of 0") {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
 // The headline says how many connections were dropped, in how many outages, and how long; the cause is no part of it.
 func TestTheHeadlineIsShort(t *testing.T) {
 	r := reportOf(t, recordtest.Failing().Start(recordtest.Failing().Lab()))

@@ -316,7 +316,11 @@ func (r *Report) ExcusedText() string {
 func (r *Report) ExcuseTexts() (texts []string) {
 	for i, e := range r.Excused {
 		if i == mostExcuses {
-			return append(texts, fmt.Sprintf("excused: %s more", units.Plural(len(r.Excused)-i, "loss")))
+			losses := " losses more"
+			if len(r.Excused)-i == 1 {
+				losses = " loss more"
+			}
+			return append(texts, "excused: "+units.Thousands(len(r.Excused)-i)+losses)
 		}
 		texts = append(texts, e.Sentence())
 	}

@@ -82,26 +82,42 @@ func (s looks) report() FreshReport {
 // losses are clauses in the past tense for the ways in which established connections fail.
 var losses = map[record.Class]string{record.Reset: "reset", record.Closed: "closed", record.ReplyTimeout: "silent", record.Stalled: "stalled", record.Misrouted: "answered wrongly", record.WrongAnswer: "answered wrongly"}
 
-// text is a clause without the time. It says whether only open connections failed, or new ones over the same path too.
-func (s looks) text(o *Outage) string {
+// dials are the classes of connections that were never established.
+var dials = []record.Class{record.Refused, record.Rejected, record.Unreachable, record.ConnectTimeout}
+
+// lost says what failed: connections that were open, or those that were to replace them.
+func (s looks) lost(o *Outage) string {
 	var how []string
+	dialled := 0
 	for _, c := range record.Classes() {
 		if word := losses[c]; word != "" && o.classes[c] > 0 {
 			how = append(how, word)
 		}
-	}
-	what, news := "the established connection", "a new one at that moment"
-	if s.tried > 1 {
-		what, news = "established connections", fmt.Sprintf("%d new ones at those moments", s.tried)
-	}
-	if len(how) > 0 {
-		verb := " was "
-		if s.tried > 1 {
-			verb = " were "
+		if slices.Contains(dials, c) {
+			dialled += o.classes[c]
 		}
-		what += verb + strings.Join(how, " or ")
-	} else {
-		what += " failed"
+	}
+	switch {
+	case dialled == o.failed && o.failed == 1:
+		return "a connection could not be opened"
+	case dialled == o.failed:
+		return "connections could not be opened"
+	}
+	what, verb := "the established connection", " was "
+	if s.tried > 1 {
+		what, verb = "established connections", " were "
+	}
+	if len(how) == 0 {
+		return what + " failed"
+	}
+	return what + verb + strings.Join(how, " or ")
+}
+
+// text is a clause without the time. It says whether only open connections failed, or new ones over the same path too.
+func (s looks) text(o *Outage) string {
+	what, news := s.lost(o), "a new one at that moment"
+	if s.tried > 1 {
+		news = fmt.Sprintf("%d new ones at those moments", s.tried)
 	}
 	good, late := s.classes[record.OK], s.classes[record.Delayed]
 	switch {

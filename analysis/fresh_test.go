@@ -39,6 +39,8 @@ func TestFreshConnectionsTellALostConnectionFromALostWay(t *testing.T) {
 			"established connections were stalled, and all of 2 new ones at those moments were answered at once"},
 		{"an outage", record.ReplyTimeout, recordtest.LostAt, []record.Class{record.ConnectTimeout, record.ConnectTimeout}, FreshReport{2, map[string]int{"connect-timeout": 2}},
 			"established connections were silent, and nothing answered 2 new ones at those moments either (2 connect-timeout)"},
+		{"nothing was open", record.Refused, recordtest.LostAt, []record.Class{record.Refused}, FreshReport{1, map[string]int{"refused": 1}},
+			"connections could not be opened, and nothing answered a new one at that moment either (1 refused)"},
 		{"refused", record.Reset, recordtest.LostAt, []record.Class{record.Refused}, FreshReport{1, map[string]int{"refused": 1}},
 			"the established connection was reset, and nothing answered a new one at that moment either (1 refused)"},
 		{"some of both", record.Reset, recordtest.LostAt, []record.Class{record.Delayed, record.OK}, FreshReport{2, map[string]int{"ok": 1, "delayed": 1}},
@@ -69,6 +71,27 @@ func TestFreshConnectionsTellALostConnectionFromALostWay(t *testing.T) {
 				t.Errorf("the cause says %q, want %q in it", o.Cause.Text, test.says)
 			}
 		})
+	}
+}
+
+// An attempt that was never connected says nothing about an established connection.
+func TestADialIsNoEstablishedConnection(t *testing.T) {
+	for _, c := range []struct {
+		classes map[record.Class]int
+		want    string
+	}{
+		{map[record.Class]int{record.ConnectTimeout: 1}, "a connection could not be opened, and a new one"},
+		{map[record.Class]int{record.Refused: 1, record.Rejected: 2, record.Unreachable: 1}, "connections could not be opened, and a new one"},
+		{map[record.Class]int{record.Refused: 1, record.Reset: 1}, "the established connection was reset, and a new one"},
+		{map[record.Class]int{record.Refused: 1, record.Delayed: 1}, "the established connection failed, and a new one"},
+	} {
+		o := &Outage{classes: c.classes}
+		for _, n := range c.classes {
+			o.failed += n
+		}
+		if text := (looks{tried: 1, classes: map[record.Class]int{record.OK: 1}}).text(o); !strings.HasPrefix(text, c.want) {
+			t.Errorf("%v: %q, want %q", c.classes, text, c.want)
+		}
 	}
 }
 

@@ -237,7 +237,7 @@ func (r *RecoveryReport) clause() string {
 		names = append(names, n.Node)
 	}
 	if more := len(names) - mostUnchecked; more > 0 {
-		names = append(names[:mostUnchecked], fmt.Sprintf("%d more nodes", more))
+		names = append(names[:mostUnchecked], units.Plural(more, "more node"))
 	}
 	do := " do not follow changes"
 	if slices.ContainsFunc(failed, func(n NodeRecovery) bool { return n.State == RecoveryMisreported }) {

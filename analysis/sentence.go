@@ -20,6 +20,9 @@ func (r *Report) Sentence() string {
 	if r.Verdict == Skipped {
 		return head + ": skipped"
 	}
+	if r.Totals.Attempts == 0 {
+		return head + ": " + nothingMeasured + r.Recovery.clause() + "."
+	}
 	text := fmt.Sprintf("%s: %s of %s connections failed", head, units.Thousands(failed), units.Thousands(r.Totals.Attempts))
 	if failed == 0 {
 		if r.DetectionFloor.Ms != nil {
@@ -65,8 +68,14 @@ func (r *Report) Headline() string {
 	return r.Claim()
 }
 
+// nothingMeasured is said of a run without attempts, of which zero losses are no result.
+const nothingMeasured = "no connection was measured"
+
 // Claim tells the loss in one sentence, without its cause.
 func (r *Report) Claim() string {
+	if r.Totals.Attempts == 0 {
+		return nothingMeasured + r.Recovery.clause() + "."
+	}
 	text := fmt.Sprintf("%s of %s connections dropped", units.Thousands(r.Totals.Dropped), units.Thousands(r.Totals.Attempts))
 	if r.Totals.Delayed > 0 {
 		text += fmt.Sprintf(" and %s delayed", units.Thousands(r.Totals.Delayed))
@@ -265,15 +274,23 @@ func (r *Report) ProofText() string {
 	return text
 }
 
+// UnexplainedText tells how many of the failed connections no event explains.
 func (r *Report) UnexplainedText() string {
 	failed := r.Totals.Dropped + r.Totals.Delayed
-	if failed == 0 {
+	switch {
+	case r.Totals.Attempts == 0:
+		return nothingMeasured
+	case failed == 0:
 		return "none"
 	}
 	if r.Unexplained.Count == 0 {
 		return fmt.Sprintf("all %s explained", units.Thousands(failed))
 	}
-	return fmt.Sprintf("%s of %s failed connections (%.1f %%)", units.Thousands(r.Unexplained.Count), units.Thousands(failed), r.Unexplained.Share*100)
+	are := "are"
+	if r.Unexplained.Count == 1 {
+		are = "is"
+	}
+	return fmt.Sprintf("%s of %s %s unexplained (%.1f %%)", units.Thousands(r.Unexplained.Count), units.Plural(failed, "failed connection"), are, r.Unexplained.Share*100)
 }
 
 // TitleOf is a scenario with the parameters that the command of the run set: runs with the same title can be compared.
