@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hitless/hitless/analysis/budget"
+	"github.com/hitless/hitless/internal/clusterwatch"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
@@ -67,7 +68,7 @@ func budgetOfGate(cmd *cobra.Command, file string) (*budget.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b, b.CheckScenarios(append(run.ScenarioNames(), session.Scenario))
+	return b, b.CheckScenarios(append(run.ScenarioNames(), session.Scenario, clusterwatch.Scenario))
 }
 
 func gateRun(cmd *cobra.Command, dir string, key ed25519.PublicKey, b *budget.File) error {

@@ -198,6 +198,21 @@ func TestFoldersThatCannotBeGated(t *testing.T) {
 	}
 }
 
+// Rules can name each scenario that a record may have, also that of the watch of a cluster, and no other.
+func TestRulesNameScenariosOfAllRecords(t *testing.T) {
+	for _, c := range []struct {
+		scenario string
+		known    bool
+	}{{"rollout", true}, {"timeline", true}, {"probe", true}, {"watch", true}, {"wach", false}} {
+		file := testfiles.Write(t, t.TempDir(), "budget.yaml", []byte("rules:\n- {scenario: "+c.scenario+", dropped: 1}\n"))
+		cmd := gateCommand()
+		cmd.SetContext(t.Context())
+		if _, err := budgetOfGate(cmd, file); (err == nil) != c.known {
+			t.Errorf("a rule for the scenario %s: %v", c.scenario, err)
+		}
+	}
+}
+
 // The text of a comparison has one form: --verbose is refused there, and nothing is written.
 func TestComparisonsHaveNoLongForm(t *testing.T) {
 	dir := comparison(t, gateClasses, "old", "also-old")
