@@ -21,7 +21,7 @@ func (r *Report) Sentence() string {
 		return head + ": skipped"
 	}
 	if r.Totals.Attempts == 0 {
-		return head + ": " + nothingMeasured + r.Recovery.clause() + "."
+		return head + ": " + NothingMeasured + r.Recovery.clause() + "."
 	}
 	text := fmt.Sprintf("%s: %s of %s connections failed", head, units.Thousands(failed), units.Thousands(r.Totals.Attempts))
 	if failed == 0 {
@@ -68,13 +68,13 @@ func (r *Report) Headline() string {
 	return r.Claim()
 }
 
-// nothingMeasured is said of a run without attempts, of which zero losses are no result.
-const nothingMeasured = "no connection was measured"
+// NothingMeasured is said of a run without attempts, of which zero losses are no result.
+const NothingMeasured = "no connection was measured"
 
 // Claim tells the loss in one sentence, without its cause.
 func (r *Report) Claim() string {
 	if r.Totals.Attempts == 0 {
-		return nothingMeasured + r.Recovery.clause() + "."
+		return NothingMeasured + r.Recovery.clause() + "."
 	}
 	text := fmt.Sprintf("%s of %s connections dropped", units.Thousands(r.Totals.Dropped), units.Thousands(r.Totals.Attempts))
 	if r.Totals.Delayed > 0 {
@@ -279,7 +279,7 @@ func (r *Report) UnexplainedText() string {
 	failed := r.Totals.Dropped + r.Totals.Delayed
 	switch {
 	case r.Totals.Attempts == 0:
-		return nothingMeasured
+		return NothingMeasured
 	case failed == 0:
 		return "none"
 	}
@@ -300,6 +300,25 @@ func TitleOf(scenario, command string) string {
 	for i, f := range fields[:max(0, len(fields)-1)] {
 		if f == "--set" {
 			words = append(words, strings.Trim(fields[i+1], "'")) // a value may be quoted for a shell
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// settings are the flags besides --set with which runs measure something else. Subject, seed and what made the run are no settings.
+var settings = []string{"rate", "nodes", "clock", "budget", "target", "protocol", "policy", "close", "path", "delayed-after", "namespace", "selector",
+	"fleet", "fleet-everywhere", "fleet-on-host", "fleet-rate"}
+
+// SettingsOf is TitleOf with the other settings of the command, in order of their names: runs with the same text measure the same.
+func SettingsOf(scenario, command string) string {
+	words := []string{TitleOf(scenario, command)}
+	for _, option := range slices.Sorted(slices.Values(strings.Split(command, " --")[1:])) {
+		name, value := option, ""
+		if i := strings.IndexAny(option, " ="); i >= 0 {
+			name, value = option[:i], " "+strings.TrimSpace(option[i+1:])
+		}
+		if slices.Contains(settings, name) {
+			words = append(words, "--"+name+value)
 		}
 	}
 	return strings.Join(words, " ")

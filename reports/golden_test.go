@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"fmt"
 	"html"
 	"io"
 	"maps"
@@ -149,6 +150,71 @@ func TestReportsAreRepeatable(t *testing.T) {
 	var again bytes.Buffer
 	if err := analysis.WriteJSON(&again, r); err != nil || again.String() != seen[ReportFile] {
 		t.Errorf("report.json changes when it is read and written: %v", err)
+	}
+}
+
+// With as much as there can be of everything, a summary has fewer than 60 lines. The longest outages are in it and in JUnit, in order of time.
+func TestTheWorstSummaryIsShort(t *testing.T) {
+	ms := 20.0
+	r := &analysis.Report{Verdict: analysis.Fail, NextSteps: slices.Repeat([]string{"do something"}, 9), Reasons: slices.Repeat([]string{"a reason"}, 50), Run: analysis.ReportRun{Scenario: "rollout", Duration: 500, Seed: 3},
+		Excused: make([]analysis.ExcusedReport, 50), Recovery: &analysis.RecoveryReport{Text: "recovered"}, DetectionFloor: analysis.DetectionFloor{Ms: &ms}, Totals: analysis.Totals{Attempts: 1e6, Dropped: 1e5}}
+	for lane := range 20 {
+		l := analysis.LaneReport{Name: fmt.Sprint("lane-", lane), Slow: &analysis.SlowReport{Text: "slow"}, DroppedPerSecond: slices.Repeat([]int{1}, 500)}
+		for i := range 20 {
+			upper := float64(100 + lane)
+			l.Outages = append(l.Outages, analysis.OutageReport{From: float64(20*i + 19 - lane), UpperMs: upper, Classes: map[string]int{"refused": 1}, Cause: analysis.CauseReport{Kind: fmt.Sprint(lane, i), Text: "a cause"}})
+		}
+		r.Lanes = append(r.Lanes, l)
+	}
+	r.Lanes[19].Outages = r.Lanes[19].Outages[:5]
+	var markdown, junit bytes.Buffer
+	if err := WriteMarkdown(&markdown, r, record.Origin{Command: "hitless run rollout --set replicas=2 --rate 50"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteJUnit(&junit, r, record.Origin{Command: "hitless run rollout --set replicas=2 --rate 50"}); err != nil {
+		t.Fatal(err)
+	}
+	if lines := bytes.Count(markdown.Bytes(), []byte("\n")); lines >= 60 || lines < 55 {
+		t.Errorf("the summary has %d lines:\n%s", lines, markdown.String())
+	}
+	for name, text := range map[string]string{"summary": markdown.String(), "JUnit": junit.String()} {
+		at := 0
+		for _, from := range []string{"+0.000 s", "+20.000 s", "+40.000 s", "+60.000 s", "+80.000 s"} { // of the last lane, whose outages are the longest
+			next := strings.Index(text[at:], from)
+			if next < 0 {
+				t.Fatalf("the %s lacks the outage at %s, or is not in order of time:\n%s", name, from, text)
+			}
+			at += next
+		}
+	}
+	r.Lanes = r.Lanes[19:]
+	r.Lanes[0].Outages = append(r.Lanes[0].Outages, r.Lanes[0].Outages[0])
+	junit.Reset()
+	if err := WriteJUnit(&junit, r, record.Origin{}); err != nil || !strings.Contains(junit.String(), "… 1 more outage&#xA;") {
+		t.Errorf("%v: one outage more:\n%s", err, junit.String())
+	}
+}
+
+// The test case of a run has what tells it from others, and that of a pass what the run did not measure or excused.
+func TestJUnitTellsRunsApart(t *testing.T) {
+	r := &analysis.Report{Verdict: analysis.Pass, Subject: record.Subject{Name: "bundled"}, Run: analysis.ReportRun{Scenario: "rollout", Seed: 7}, Totals: analysis.Totals{Attempts: 10},
+		Reasons: []string{"the sentence", "lane udp was skipped: no UDP", "the budget covers 3 dropped"}}
+	write := func() string {
+		var b bytes.Buffer
+		if err := WriteJUnit(&b, r, record.Origin{Command: "hitless run rollout --set replicas=2 --rate 50"}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	text := write()
+	for _, want := range []string{`name="bundled stays within the loss budget: rollout replicas=2 --rate 50, seed 7"`, `<property name="note" value="0 of 10 connections dropped.">`,
+		`<property name="note" value="lane udp was skipped: no UDP">`, `<property name="note" value="the budget covers 3 dropped">`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if r.Verdict = analysis.Fail; strings.Contains(write(), `name="note"`) {
+		t.Error("the notes of a failed run are there twice")
 	}
 }
 

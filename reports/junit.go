@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,16 +53,9 @@ type junitDetail struct {
 // nothing about the subject.
 func WriteJUnit(w io.Writer, r *analysis.Report, o record.Origin) error {
 	length := strconv.FormatFloat(r.Run.Duration, 'f', 3, 64)
-	test := junitCase{Class: "hitless." + r.Run.Scenario, Name: r.SubjectText() + " stays within the loss budget", Time: length}
-	suite := junitSuite{Name: "hitless " + r.Run.Scenario, Time: length, Properties: []junitProperty{
-		{"verdict", string(r.Verdict)}, {"seed", strconv.FormatInt(r.Run.Seed, 10)}, {"inputs sha256", r.Run.InputsSha256},
-		{"history sha256", o.HistorySha256}, {"command", o.Command}}}
-	if r.Recovery != nil {
-		suite.Properties = append(suite.Properties, junitProperty{"recovery", r.Recovery.Text})
-	}
-	for _, text := range r.ExcuseTexts() {
-		suite.Properties = append(suite.Properties, junitProperty{"excused", text})
-	}
+	test := junitCase{Class: "hitless." + r.Run.Scenario, Time: length,
+		Name: fmt.Sprintf("%s stays within the loss budget: %s, seed %d", r.SubjectText(), analysis.SettingsOf(r.Run.Scenario, o.Command), r.Run.Seed)}
+	suite := junitSuite{Name: "hitless " + r.Run.Scenario, Time: length, Properties: properties(r, o)}
 	message := r.Headline()
 	if r.Early != nil {
 		message = r.Heading() + ": " + message
@@ -71,6 +65,28 @@ func WriteJUnit(w io.Writer, r *analysis.Report, o record.Origin) error {
 	return writeXML(w, junitSuites{Suite: suite})
 }
 
+// properties are facts of the run. A passed test case has no text, so that its notes are here too.
+func properties(r *analysis.Report, o record.Origin) []junitProperty {
+	all := []junitProperty{{"verdict", string(r.Verdict)}, {"seed", strconv.FormatInt(r.Run.Seed, 10)}, {"inputs sha256", r.Run.InputsSha256},
+		{"history sha256", o.HistorySha256}, {"command", o.Command}}
+	if r.Recovery != nil {
+		all = append(all, junitProperty{"recovery", r.Recovery.Text})
+	}
+	excused := r.ExcuseTexts()
+	for _, text := range excused {
+		all = append(all, junitProperty{"excused", text})
+	}
+	if r.Verdict != analysis.Pass {
+		return all
+	}
+	for _, text := range append([]string{r.Headline()}, r.Notes()...) {
+		if !slices.Contains(excused, text) {
+			all = append(all, junitProperty{"note", text})
+		}
+	}
+	return all
+}
+
 // junitText is the long form: its first line is the message.
 func junitText(r *analysis.Report, o record.Origin, message string) string {
 	var b strings.Builder
@@ -78,13 +94,12 @@ func junitText(r *analysis.Report, o record.Origin, message string) string {
 	for _, reason := range r.Notes() {
 		b.WriteString(reason + "\n")
 	}
-	all := r.AllOutages()
-	for i, out := range all {
-		if i == terminalOutages {
-			fmt.Fprintf(&b, "… %d more outages\n", len(all)-i)
-			break
-		}
+	outages, more := longest(r, terminalOutages)
+	for _, out := range outages {
 		fmt.Fprintf(&b, "%s %s on %s (%s): %s\n", units.At(out.From), units.Range(out.LowerMs, out.UpperMs), analysis.NodeText(out.Node), analysis.ClassesText(out.Classes), out.Cause.Text)
+	}
+	if more > 0 {
+		fmt.Fprintf(&b, "… %s\n", units.Plural(more, "more outage"))
 	}
 	if o.Command != "" {
 		b.WriteString("repeat with: " + o.Command + "\n")

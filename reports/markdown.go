@@ -12,12 +12,14 @@ import (
 	"github.com/hitless/hitless/reports/chart"
 )
 
-// A summary stays below 60 lines, so that it can stand in a job's summary beside others.
+// A summary stays below 60 lines, so that it can stand in a job's summary beside others. With all of these it has 59.
 const (
-	summaryReasons = 5
-	summaryCauses  = 4
-	summaryOutages = 12
-	summaryLanes   = 8
+	summaryCauses  = 3
+	summarySteps   = 4
+	summaryReasons = 4
+	summaryLanes   = 6
+	summarySlow    = 3
+	summaryOutages = 8
 	sparkWidth     = 60
 )
 
@@ -28,7 +30,7 @@ func WriteMarkdown(w io.Writer, r *analysis.Report, o record.Origin) error {
 	for _, g := range r.Causes()[:min(len(r.Causes()), summaryCauses)] {
 		fmt.Fprintf(&b, "- %s\n", Cell(g.Text()))
 	}
-	for _, step := range r.NextSteps {
+	for _, step := range r.NextSteps[:min(len(r.NextSteps), summarySteps)] {
 		fmt.Fprintf(&b, "- %s\n", Cell(step))
 	}
 	reasons := r.Notes()
@@ -74,24 +76,27 @@ func markdownLanes(r *analysis.Report, b *bytes.Buffer) {
 			units.Thousands(l.Delayed), units.Thousands(l.Dropped), units.MsText(l.Latency.P50*1e3), units.MsText(l.Latency.P99*1e3), units.MsText(l.Latency.Max*1e3))
 	}
 	b.WriteByte('\n')
-	for _, text := range slowTexts(r) {
-		fmt.Fprintf(b, "%s.\n\n", Cell(text))
+	slow := slowTexts(r, summarySlow)
+	for _, text := range slow {
+		fmt.Fprintf(b, "- %s.\n", Cell(text))
+	}
+	if len(slow) > 0 {
+		b.WriteByte('\n')
 	}
 }
 
 func markdownOutages(r *analysis.Report, b *bytes.Buffer) {
-	all := r.AllOutages()
-	if len(all) == 0 {
+	outages, more := longest(r, summaryOutages)
+	if len(outages) == 0 {
 		return
 	}
 	b.WriteString("| outage at | bounds | node | failed | cause |\n|---:|---:|---|---|---|\n")
-	for i, o := range all {
-		if i == summaryOutages {
-			fmt.Fprintf(b, "| … %d more | | | | |\n", len(all)-i)
-			break
-		}
+	for _, o := range outages {
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", units.At(o.From), units.Range(o.LowerMs, o.UpperMs), Cell(analysis.NodeText(o.Node)),
 			analysis.ClassesText(o.Classes), Cell(o.Cause.Text))
+	}
+	if more > 0 {
+		fmt.Fprintf(b, "| … %d more | | | | |\n", more)
 	}
 	b.WriteByte('\n')
 }

@@ -21,6 +21,7 @@ const (
 	terminalReasons = 6
 	terminalSeconds = 30
 	terminalOutages = 5
+	terminalSlow    = 5
 	barWidth        = 30
 	leastWidth      = 40
 	sparkMost       = 72
@@ -124,23 +125,26 @@ func (t Terminal) writeSpark(b *bytes.Buffer, r *analysis.Report) {
 
 // writeOutages lists the longest outages in order of time. A cause that several have is written once.
 func (t Terminal) writeOutages(b *bytes.Buffer, r *analysis.Report) {
-	all := r.AllOutages()
-	if len(all) == 0 {
-		return
-	}
 	for _, g := range r.Causes()[:min(len(r.Causes()), terminalOutages)] {
 		t.wrap(b, g.Text(), "  ", "")
 	}
-	shown := slices.Clone(all)
-	slices.SortStableFunc(shown, func(x, y analysis.LaneOutage) int { return cmp.Compare(y.UpperMs, x.UpperMs) })
-	shown = shown[:min(len(shown), terminalOutages)]
-	slices.SortStableFunc(shown, func(x, y analysis.LaneOutage) int { return cmp.Compare(x.From, y.From) })
+	shown, more := longest(r, terminalOutages)
 	for _, o := range shown {
 		t.wrap(b, fmt.Sprintf("%s %s on %s, %s of lane %s: %s", units.At(o.From), units.Range(o.LowerMs, o.UpperMs), analysis.NodeText(o.Node), analysis.ClassesText(o.Classes), o.Lane, o.Cause.Text), "    ", "")
 	}
-	if more := len(all) - len(shown); more > 0 {
+	if more > 0 {
 		t.wrap(b, fmt.Sprintf("… %s more in report.json", units.Thousands(more)), "    ", "")
 	}
+}
+
+// longest are at most n outages in order of time, and how many shorter ones are left out.
+func longest(r *analysis.Report, n int) (shown []analysis.LaneOutage, more int) {
+	shown = r.AllOutages()
+	slices.SortStableFunc(shown, func(x, y analysis.LaneOutage) int { return cmp.Compare(y.UpperMs, x.UpperMs) })
+	more = max(0, len(shown)-n)
+	shown = shown[:len(shown)-more]
+	slices.SortStableFunc(shown, func(x, y analysis.LaneOutage) int { return cmp.Compare(x.From, y.From) })
+	return shown, more
 }
 
 // writeDetails writes what matters to those who develop hitless or compare runs.
@@ -192,18 +196,15 @@ func writeLanes(r *analysis.Report, b *bytes.Buffer) {
 	}
 	t.Flush()
 	b.WriteByte('\n')
-	for _, text := range slowTexts(r) {
+	for _, text := range slowTexts(r, terminalSlow) {
 		fmt.Fprintf(b, "%s\n\n", text)
 	}
 }
 
-// mostSlowTexts is the number of lanes whose latency a text tells.
-const mostSlowTexts = 5
-
-// slowTexts tells the latency of the measured lanes against their baseline.
-func slowTexts(r *analysis.Report) (texts []string) {
+// slowTexts tells the latency of at most n measured lanes against their baseline.
+func slowTexts(r *analysis.Report, n int) (texts []string) {
 	for _, l := range r.Lanes {
-		if l.Slow != nil && len(texts) < mostSlowTexts {
+		if l.Slow != nil && len(texts) < n {
 			texts = append(texts, l.Slow.Text)
 		}
 	}

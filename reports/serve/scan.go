@@ -132,29 +132,9 @@ func (s *scanner) read(dir string) (run, error) {
 	if r.Early != nil {
 		early = r.Heading()
 	}
-	return run{Path: dir, Title: analysis.TitleOf(r.Run.Scenario, h.Run.Command) + settingsText(h.Run.Command), Made: madeText(r.Run), Early: early, Subject: strings.TrimSpace(r.Subject.Name + " " + r.Subject.Mode),
+	return run{Path: dir, Title: analysis.SettingsOf(r.Run.Scenario, h.Run.Command), Made: madeText(r.Run), Early: early, Subject: strings.TrimSpace(r.Subject.Name + " " + r.Subject.Mode),
 		Version: r.Subject.Version, Seed: r.Run.Seed, Verdict: r.Verdict, Sentence: r.Sentence(), Attempts: r.Totals.Attempts,
 		Dropped: r.Totals.Dropped, Delayed: r.Totals.Delayed, WorstMs: r.WorstGapMs(), Started: started}, nil
-}
-
-// settings are the flags besides --set with which runs measure something else. The subject and how the run was made have columns of their own.
-var settings = []string{"rate", "nodes", "clock", "budget", "target", "protocol", "policy", "close", "path", "delayed-after", "namespace", "selector",
-	"fleet", "fleet-everywhere", "fleet-on-host", "fleet-rate"}
-
-// settingsText has the settings of a command in order of their names, each after a space.
-func settingsText(command string) string {
-	var found []string
-	for _, option := range strings.Split(command, " --")[1:] {
-		name, value := option, ""
-		if i := strings.IndexAny(option, " ="); i >= 0 {
-			name, value = option[:i], " "+strings.TrimSpace(option[i+1:])
-		}
-		if slices.Contains(settings, name) {
-			found = append(found, " --"+name+value)
-		}
-	}
-	slices.Sort(found)
-	return strings.Join(found, "")
 }
 
 // madeText says how a run was made. Runs with equal texts and titles are alike.
