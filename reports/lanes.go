@@ -34,6 +34,21 @@ func WriteLanes(w io.Writer, r *analysis.Report, h *record.History) error {
 // lossText is how many connections failed, and the worst gap with its cause, without instants: those of the drawing count from
 // the scenario.
 func lossText(r *analysis.Report) string {
+	text := failuresText(r)
+	switch {
+	case r.Early != nil && r.Early.Interrupted():
+		text = r.Heading() + "; partial results: " + text
+	case r.Verdict == analysis.Invalid || r.Verdict == analysis.Skipped:
+		text = strings.TrimSuffix(r.Headline(), ".") + "; partial results: " + text
+	}
+	return wrapped(text + ".")
+}
+
+// failuresText is lossText whatever the verdict.
+func failuresText(r *analysis.Report) string {
+	if r.Totals.Attempts == 0 {
+		return analysis.NothingMeasured
+	}
 	failed := r.Totals.Dropped + r.Totals.Delayed
 	text := fmt.Sprintf("%s of %s connections failed", units.Thousands(failed), units.Thousands(r.Totals.Attempts))
 	if failed > 0 {
@@ -47,10 +62,7 @@ func lossText(r *analysis.Report) string {
 		}
 		text += ": " + why
 	}
-	if r.Verdict == analysis.Invalid {
-		text = r.Headline() + "; partial results: " + text
-	}
-	return wrapped(text + ".")
+	return text
 }
 
 // wrapped is a text in lines of at most 80 letters, broken between words.
@@ -78,12 +90,9 @@ func lanesText(a *analysis.Analysis) string {
 	if !begun {
 		return "the scenario of this run never began\n"
 	}
-	step := chart.StepFor(scenario.To-scenario.From+5*time.Second, time.Second, lanesWidth)
 	// Columns are whole seconds, so that a thinned record's bucket lies in one.
 	zero := chart.FloorTo(scenario.From, record.BucketLength)
-	x := chart.Axis{From: max(0, zero-2*step), Step: step}
-	x.Buckets = min(lanesWidth, int((scenario.To-x.From)/step)+2)
-	x.To = x.Start(x.Buckets)
+	x := lanesAxis(zero, scenario.To)
 	var rows []laneRow
 	for _, l := range a.Measured() {
 		rows = append(rows, laneRows(a, x, l)...)
@@ -112,8 +121,20 @@ func lanesText(a *analysis.Analysis) string {
 			legend = append(legend, string(letter)+" "+word)
 		}
 	}
-	line("", strings.Join(legend, "   ")+fmt.Sprintf("   each column %s", units.MsText(units.Millis(step))))
+	line("", strings.Join(legend, "   ")+fmt.Sprintf("   each column %s", units.MsText(units.Millis(x.Step))))
 	return b.String()
+}
+
+// lanesAxis has two columns before and at least one after a scenario, with the narrowest columns of which all fit.
+func lanesAxis(zero, to time.Duration) chart.Axis {
+	for most := lanesWidth; ; most-- {
+		x := chart.Axis{Step: chart.StepFor(to-zero+5*time.Second, time.Second, most)}
+		x.From = max(0, zero-2*x.Step)
+		x.Buckets = int((to-x.From)/x.Step) + 2
+		if x.To = x.Start(x.Buckets); x.Buckets <= lanesWidth {
+			return x
+		}
+	}
 }
 
 // The letters of a path, and their order in the legend.

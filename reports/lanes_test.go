@@ -58,6 +58,20 @@ func TestLanesStayShort(t *testing.T) {
 	}
 }
 
+// Scenarios of any length are drawn until their ends, in the same number of columns.
+func TestLanesHaveTheWholeScenario(t *testing.T) {
+	for seconds := time.Duration(1); seconds < 3e6; seconds += 1 + seconds/50 {
+		for _, zero := range []time.Duration{0, time.Second, 20 * time.Second} {
+			if x := lanesAxis(zero, zero+seconds*time.Second); x.Buckets > lanesWidth || x.To <= zero+seconds*time.Second || x.To != x.Start(x.Buckets) {
+				t.Fatalf("a scenario of %d s from %v on has %d columns of %v, until %v", seconds, zero, x.Buckets, x.Step, x.To)
+			}
+		}
+	}
+	if x := lanesAxis(20*time.Second, 594*time.Second); x.To <= 594*time.Second {
+		t.Errorf("the columns of 574 s end at %v", x.To)
+	}
+}
+
 func TestARunWithoutItsScenarioHasNoLanes(t *testing.T) {
 	s := recordtest.NewLab(1)
 	s.Services[recordtest.WebAddress] = &recordtest.Service{Name: "default/web", Seed: 7}

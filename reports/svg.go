@@ -12,6 +12,7 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports/chart"
 )
 
 // Theme is a colour scheme of WriteSVG.
@@ -83,7 +84,10 @@ func PictureOf(r *analysis.Report) Picture {
 func (p *Picture) addPaths(l analysis.LaneReport, named bool) {
 	for _, path := range l.Paths {
 		row := PicturePath{Name: analysis.NodeText(path.Node)}
-		if named {
+		switch {
+		case named && path.Node == "" && len(l.Paths) == 1:
+			row.Name = l.Name
+		case named:
 			row.Name = l.Name + " " + row.Name
 		}
 		for _, o := range l.Outages {
@@ -133,13 +137,15 @@ func pictureEvents(r *analysis.Report, from, to float64) []PictureEvent {
 // The measures of a picture, in pixels.
 const (
 	svgWidth   = 840
-	svgLeft    = 90 // of the time axis
+	svgLeft    = 90 // of the time axis, at least
+	svgMost    = 260
 	svgRight   = 16
 	svgLine    = 17 // of text
 	svgBar     = 22
 	svgColumns = 44 // the height of the columns of dropped attempts
 	svgLetter  = 6.4
-	svgMarks   = 10 // lines of events; later ones are left out
+	svgName    = 6.7 // a letter of a row's name
+	svgMarks   = 10  // lines of events; later ones are left out
 )
 
 // svgColours are those of the report's page.
@@ -159,7 +165,7 @@ func WriteSVG(w io.Writer, p Picture, theme Theme) error {
 	case p.To <= p.From:
 		return fmt.Errorf("drawing a picture: the window ends at %.3f s, before its start at %.3f s", p.To, p.From)
 	}
-	d := svgDrawing{p: p, y: svgLine + 10}
+	d := svgDrawing{p: p, y: svgLine + 10, left: p.left()}
 	d.text("fg title", 10, d.y, "start", p.Title)
 	d.events()
 	d.paths()
@@ -176,20 +182,47 @@ func WriteSVG(w io.Writer, p Picture, theme Theme) error {
 	return err
 }
 
-// svgDrawing is a picture under way; y is the bottom of what is drawn.
+// svgDrawing is a picture under way; y is the bottom of what is drawn, left the beginning of the time axis.
 type svgDrawing struct {
 	p    Picture
 	y    int
+	left float64
 	body bytes.Buffer
+}
+
+// left is wide enough for the longest name of a path, up to a bound.
+func (p Picture) left() float64 {
+	longest := 0
+	for _, path := range p.Paths {
+		longest = max(longest, utf8.RuneCountInString(path.Name))
+	}
+	return max(svgLeft, min(svgMost, float64(longest)*svgName+16))
 }
 
 func (d *svgDrawing) x(at float64) float64 {
 	at = min(max(at, d.p.From), d.p.To)
-	return svgLeft + (at-d.p.From)/(d.p.To-d.p.From)*(svgWidth-svgLeft-svgRight)
+	return d.left + (at-d.p.From)/(d.p.To-d.p.From)*(svgWidth-d.left-svgRight)
 }
 
 func (d *svgDrawing) text(class string, x float64, y int, anchor, text string) {
-	fmt.Fprintf(&d.body, "<text class=%q x=\"%.1f\" y=\"%d\" text-anchor=%q>%s</text>\n", class, x, y, anchor, html.EscapeString(text))
+	d.titled(class, x, y, anchor, text, "")
+}
+
+// titled is text with a title, which may be empty.
+func (d *svgDrawing) titled(class string, x float64, y int, anchor, text, title string) {
+	if title != "" {
+		title = "<title>" + html.EscapeString(title) + "</title>"
+	}
+	fmt.Fprintf(&d.body, "<text class=%q x=\"%.1f\" y=\"%d\" text-anchor=%q>%s%s</text>\n", class, x, y, anchor, title, html.EscapeString(text))
+}
+
+// name writes the name of a path, whose middle is left out where it is longer than its place.
+func (d *svgDrawing) name(name string) {
+	short, title := chart.Shortened(name, int((d.left-16)/svgName)), ""
+	if short != name {
+		title = name
+	}
+	d.titled("fg", d.left-8, d.y+svgBar-8, "end", short, title)
 }
 
 func (d *svgDrawing) rect(class string, x, y, width, height float64) {
@@ -233,8 +266,8 @@ func (d *svgDrawing) events() {
 
 func (d *svgDrawing) paths() {
 	for _, path := range d.p.Paths {
-		d.text("fg", svgLeft-8, d.y+svgBar-8, "end", path.Name)
-		d.rect("ok", svgLeft, float64(d.y+4), svgWidth-svgLeft-svgRight, svgBar-8)
+		d.name(path.Name)
+		d.rect("ok", d.left, float64(d.y+4), svgWidth-d.left-svgRight, svgBar-8)
 		for _, o := range path.Outages {
 			class := "dropped"
 			if o.Delayed {
@@ -256,17 +289,17 @@ func (d *svgDrawing) columns() {
 			most = max(most, n)
 		}
 	}
-	d.text("fg", svgLeft-8, d.y+svgColumns-12, "end", "dropped/s")
+	d.text("fg", d.left-8, d.y+svgColumns-12, "end", "dropped/s")
 	for i, n := range d.p.Dropped {
 		if from, to := d.x(float64(i)), d.x(float64(i+1)); n > 0 && to > from {
 			height := float64(n) / float64(most) * (svgColumns - 8)
-			d.rect("dropped", from, base-height, to-from-0.6, height)
+			d.rect("dropped", from, base-height, max(to-from-0.6, 0.8), height)
 		}
 	}
 	if most > 0 {
-		d.text("soft", svgLeft-8, d.y+svgColumns, "end", fmt.Sprintf("0 to %d", most))
+		d.text("soft", d.left-8, d.y+svgColumns, "end", fmt.Sprintf("0 to %d", most))
 	}
-	fmt.Fprintf(&d.body, "<line class=\"line\" x1=\"%d\" x2=\"%d\" y1=\"%.0f\" y2=\"%.0f\"/>\n", svgLeft, svgWidth-svgRight, base, base)
+	fmt.Fprintf(&d.body, "<line class=\"line\" x1=\"%.0f\" x2=\"%d\" y1=\"%.0f\" y2=\"%.0f\"/>\n", d.left, svgWidth-svgRight, base, base)
 	d.y += svgColumns + svgLine
 	step := 5.0
 	for (d.p.To-d.p.From)/step > 12 {

@@ -7,8 +7,45 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/record/recordtest"
 )
+
+// The columns of a run of hours have a width, and the time axis begins after the longest name, whose middle is left out where it is too long.
+func TestPicturesOfLongRunsAndNames(t *testing.T) {
+	draw := func(seconds int, name string) string {
+		p := Picture{To: float64(seconds), Paths: []PicturePath{{Name: name}}, Dropped: make([]int, seconds)}
+		p.Dropped[seconds/2] = 7
+		var b strings.Builder
+		if err := WriteSVG(&b, p, ThemeLight); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if text := draw(4*3600, "node-1"); strings.Contains(text, `width="-`) || strings.Contains(text, `width="0.0"`) || !strings.Contains(text, `class="dropped"`) {
+		t.Errorf("a column without a width:\n%s", text)
+	}
+	for name, left := range map[string]string{"node-1": "90", "default/frontend node-1": "170", strings.Repeat("long-", 20): "260"} {
+		if text := draw(60, name); !strings.Contains(text, `class="line" x1="`+left+`"`) || !strings.Contains(text, ">"+name+"</t") {
+			t.Errorf("the axis of %q does not begin at %s, or the name is not there:\n%s", name, left, text)
+		}
+	}
+}
+
+// What a run that was skipped or interrupted says is no result, in the picture and in the lanes.
+func TestPartialRunsSayWhatTheyAre(t *testing.T) {
+	skipped := analysis.SkippedReport(recordtest.NewLab(1).Run, "this kernel has no IPVS")
+	_, cut, _ := built(t, recordtest.PageLabs()["fail"])
+	cut.Verdict, cut.Early = analysis.Invalid, &analysis.EarlyReport{At: 40, Reason: record.Interrupted}
+	for want, r := range map[string]*analysis.Report{"Skipped: this kernel has no IPVS; partial results: no connection was measured.": skipped,
+		"INTERRUPTED at +40.000 s; partial results: 1,233 of 9,000 connections failed": cut} {
+		lines := strings.Join(strings.Fields(lossText(r)), " ")
+		if summary := strings.Join(PictureOf(r).Summary, " "); !strings.HasPrefix(lines, want) || summary != lines || strings.Contains(lines, ".;") {
+			t.Errorf("%q and %q, want %q", lines, summary, want)
+		}
+	}
+}
 
 // A picture is well-formed XML in each theme, shows each path and counts what the report counts.
 func TestPicture(t *testing.T) {

@@ -94,8 +94,9 @@ func NewTimeline(a *analysis.Analysis) *Timeline {
 	t := &Timeline{Axis: NewAxis(from, to, 100*time.Millisecond, MaxBuckets), Height: HeadHeight}
 	t.Ticks, t.States = t.Axis.Ticks(), a.States()
 	t.addEvents(a)
+	nodes := withNodes(a)
 	for _, l := range a.Measured() {
-		t.addPaths(a, l)
+		t.addPaths(a, l, nodes[l.Frontend()])
 	}
 	t.addBackends(a)
 	t.Bands = t.Phases(a)
@@ -144,8 +145,19 @@ func (t *Tally) Add(bucket int, r *analysis.Sample) {
 	}
 }
 
-// addPaths adds a row for each node that the lane's attempts went over.
-func (t *Timeline) addPaths(a *analysis.Analysis, l *analysis.Lane) {
+// withNodes has the addresses of measured Services of which an attempt went over a node that is known.
+func withNodes(a *analysis.Analysis) map[record.Frontend]bool {
+	found := map[record.Frontend]bool{}
+	for _, l := range a.Measured() {
+		if slices.ContainsFunc(l.Records, func(r analysis.Sample) bool { return a.Nodes[r.Node] != "" }) {
+			found[l.Frontend()] = true
+		}
+	}
+	return found
+}
+
+// addPaths adds a row for each node that the lane's attempts went over. Where no node is known, the row needs no words about it.
+func (t *Timeline) addPaths(a *analysis.Analysis, l *analysis.Lane, known bool) {
 	tallies := make([]*Tally, len(a.Nodes))
 	for i := range l.Records {
 		r := &l.Records[i]
@@ -162,7 +174,11 @@ func (t *Timeline) addPaths(a *analysis.Analysis, l *analysis.Lane) {
 	}
 	slices.SortFunc(nodes, func(x, y int) int { return cmp.Compare(a.Nodes[x], a.Nodes[y]) })
 	for _, node := range nodes {
-		row := Row{Name: l.Name + " over " + analysis.NodeText(a.Nodes[node]), Detail: l.Client + " to " + l.Target, Kind: "path", Node: a.Nodes[node],
+		name := l.Name
+		if known {
+			name += " over " + analysis.NodeText(a.Nodes[node])
+		}
+		row := Row{Name: name, Detail: l.Client + " to " + l.Target, Kind: "path", Node: a.Nodes[node],
 			Numbers: map[string][]int{"attempts": tallies[node].Attempts, "delayed": tallies[node].Delayed, "dropped": tallies[node].Dropped}}
 		row.Areas = AreasOf(t.PathShapes(tallies[node], l.DrawnGap()), float64(t.Height))
 		row.Shapes = t.memberShapes(a.Paths.Of(l.Frontend()), a.Nodes[node], a.End)
@@ -298,6 +314,28 @@ func (t *Timeline) outline(class string, numbers []int, most int) Area {
 		fmt.Fprintf(&b, "V%vZ", bottom)
 	}
 	return Area{class, b.String()}
+}
+
+// The letters of a row's name and detail that fit left of the plot.
+const (
+	nameLetters   = 26
+	detailLetters = 34
+)
+
+// Label is the name as it is drawn: without its middle where it is too long.
+func (r Row) Label() string { return Shortened(r.Name, nameLetters) }
+
+// Note is the detail as it is drawn.
+func (r Row) Note() string { return Shortened(r.Detail, detailLetters) }
+
+// Shortened leaves out the middle of a text of more than a number of letters: names differ at their ends.
+func Shortened(text string, most int) string {
+	letters := []rune(text)
+	if len(letters) <= most {
+		return text
+	}
+	end := max(0, most-1) / 2
+	return string(letters[:max(0, most-1-end)]) + "…" + string(letters[len(letters)-end:])
 }
 
 // Fitting cuts a label to the available width. It returns an empty label where less than three letters fit.
