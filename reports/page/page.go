@@ -83,8 +83,13 @@ type content struct {
 	Middle      int
 }
 
+// watch is the scenario of the watches of clusters, which keep no logs.
+const watch = "watch"
+
 // Logs reports whether there are logs beside the page: those of the proxies of a cluster, unless the run ended before it kept them.
-func (c *content) Logs() bool { return c.Report.Run.Nodes > 0 && c.Report.Early == nil }
+func (c *content) Logs() bool {
+	return c.Report.Run.Nodes > 0 && c.Report.Early == nil && c.Report.Run.Scenario != watch
+}
 
 // Partial reports whether the run ended early, so that its numbers are grey.
 func (c *content) Partial() bool { return c.Report.Early != nil }
@@ -115,7 +120,7 @@ type DataEvent struct {
 
 // Render writes the page of an analysis and its report.
 func Render(a *analysis.Analysis, w io.Writer, r *analysis.Report, o record.Origin, h *record.History) error {
-	parsed, err := template.New("page.html").Funcs(template.FuncMap{"thousands": units.Thousands, "linked": linked, "ms": units.MsText, "at": units.At, "numbered": numbered,
+	parsed, err := template.New("page.html").Funcs(template.FuncMap{"thousands": units.Thousands, "stepped": stepped, "ms": units.MsText, "at": units.At, "numbered": numbered,
 		"node": analysis.NodeText, "classes": analysis.ClassesText, "milli": func(s float64) string { return units.MsText(s * 1e3) }}).ParseFS(sections, "sections/*.html")
 	if err != nil {
 		return fmt.Errorf("reading the page's template: %w", err)
@@ -225,6 +230,18 @@ func Settings(r *analysis.Report) []setting {
 }
 
 var upstreamID = regexp.MustCompile(`\bk8s-([0-9]+)\b`)
+
+// command is a command, or a flag to add to one, at the end of a step.
+var command = regexp.MustCompile(`(?:\bhitless [a-z]+ .*|--[a-z-]+ \S+)$`)
+
+// stepped is a step as a sentence. A command has no full stop, which its reader would copy.
+func stepped(text string) template.HTML {
+	at := command.FindStringIndex(text)
+	if at == nil {
+		return linked(text + ".")
+	}
+	return linked(text[:at[0]]) + "<code>" + template.HTML(template.HTMLEscapeString(text[at[0]:])) + "</code>"
+}
 
 // linked escapes a text and makes ids of the museum, such as k8s-85643, links to the upstream issues that they are named after.
 func linked(text string) template.HTML {

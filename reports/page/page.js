@@ -355,10 +355,18 @@
     for (const id of ['group', 'class']) if (chosen(id)) words.push(id + '=' + encodeURIComponent(chosen(id)));
     history.replaceState(null, '', '#' + words.join('&'));
   }
+  // The end of a link may be cut off within a letter.
+  function decoded(text) {
+    try {
+      return decodeURIComponent(text);
+    } catch (e) {
+      return '';
+    }
+  }
   function restore() {
     restoring = true;
     const words = location.hash.slice(1).split('&'), named = {};
-    for (const w of words) named[w.split('=')[0]] = decodeURIComponent(w.split('=').slice(1).join('='));
+    for (const w of words) named[w.split('=')[0]] = decoded(w.split('=').slice(1).join('='));
     for (const id of ['group', 'class']) {
       const list = document.getElementById(id);
       if (list) list.value = Array.from(list.options).some(function (o) { return o.value === named[id]; }) ? named[id] : '';

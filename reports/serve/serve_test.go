@@ -231,12 +231,15 @@ func TestNothingButReportsOfRunsIsServed(t *testing.T) {
 	}
 }
 
-// Each file that the page links to exists in the folder of the run, and the server serves it. The page of a run without a cluster does not
-// link to logs, because that run has none.
+// Each file that the page links to exists in the folder of the run, and the server serves it. The page of a run without a cluster and
+// that of a watch do not link to logs, because they have none.
 func TestTheLinksOfThePageLeadSomewhere(t *testing.T) {
-	for name, nodes := range map[string][]string{"lab": {"node-1", "node-2"}, "logs": nil} {
+	for name, nodes := range map[string][]string{"lab": {"node-1", "node-2"}, "logs": nil, "watch": {"node-1", "node-2"}} {
 		s := recordtest.PageLabs()["fail"]
 		s.Run.Nodes = nodes
+		if name == "watch" {
+			s.Run.Scenario = name
+		}
 		root := t.TempDir()
 		dir := filepath.Join(root, name)
 		if err := os.Rename(filepath.Dir(s.Write(t).Dir()), dir); err != nil {
@@ -245,7 +248,8 @@ func TestTheLinksOfThePageLeadSomewhere(t *testing.T) {
 		if _, _, err := reports.Seal(dir, nil); err != nil {
 			t.Fatal(err)
 		}
-		if len(nodes) > 0 {
+		kept := name == "lab"
+		if kept {
 			if err := os.Mkdir(filepath.Join(dir, "logs"), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -254,7 +258,7 @@ func TestTheLinksOfThePageLeadSomewhere(t *testing.T) {
 		h := open(t, root, true)
 		page := ask(h, "GET", "/run/"+name+"/report.html", "localhost").Body.String()
 		links := regexp.MustCompile(`href="([^"#][^":]*)"`).FindAllStringSubmatch(page, -1)
-		if len(links) < 3 || strings.Contains(page, `href="logs/"`) != (len(nodes) > 0) {
+		if len(links) < 3 || strings.Contains(page, `href="logs/"`) != kept {
 			t.Errorf("%s: the page links to %q", name, links)
 		}
 		for _, l := range links {

@@ -58,6 +58,11 @@
   location.hash = '';
   location.hash = linkedView.slice(1) + '&group=' + outages[0].dataset.group;
   dispatchEvent(new HashChangeEvent('hashchange'));
+  location.hash = linkedView.slice(1) + '&class=connect%2'; // cut off
+  dispatchEvent(new HashChangeEvent('hashchange'));
+  check(!isWhole() && $('#class').value === '', 'a link that is cut off shows nothing: ' + location.hash);
+  location.hash = linkedView.slice(1) + '&group=' + outages[0].dataset.group;
+  dispatchEvent(new HashChangeEvent('hashchange'));
   check(!isWhole() && $(linkedView.slice(0, linkedView.indexOf('&'))).open && $('#group').value === outages[0].dataset.group, 'a link does not show what it names: ' + location.hash);
   const report = JSON.parse($('#expected').textContent);
   check(all('.outage').length === Math.min(report.outages, 60) && all('.group').length === report.groups, 'the outages are not those of report.json');
