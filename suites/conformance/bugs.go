@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -67,7 +68,7 @@ func (r *Report) BugsText() string {
 	for _, b := range r.Bugs {
 		answers = append(answers, b.Answer)
 	}
-	return fmt.Sprintf("%d historical bugs: %s", len(answers), museum.CountText(answers))
+	return fmt.Sprintf("%s: %s", units.Plural(len(answers), "historical bug"), museum.CountText(answers))
 }
 
 // bugRows are the bugs that a subject of the matrix has.

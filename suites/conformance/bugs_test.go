@@ -41,6 +41,14 @@ func TestTheReportHasTheBugsOfTheMuseum(t *testing.T) {
 	}
 }
 
+func TestOneBugIsSingular(t *testing.T) {
+	for bugs, want := range map[int]string{1: "1 historical bug: ", 2: "2 historical bugs: "} {
+		if text := (&Report{Bugs: make([]Bug, bugs)}).BugsText(); !strings.HasPrefix(text, want) {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
+}
+
 // Bugs that were searched for in something else are an error before anything runs.
 func TestBugsOfSomethingElseAreAnError(t *testing.T) {
 	for name, file := range map[string]string{
