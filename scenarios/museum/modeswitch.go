@@ -12,7 +12,7 @@ func modeSwitch() Entry {
 		Modes:    []string{iptables},
 		Look:     "The subject is the proxy before the change, and the same version in mode ipvs follows it. Nodes reject connections to the end of the run, although the Service has pods again.",
 		Bad:      Specimen{Subject: "kube-proxy@v1.37.1/iptables", Set: map[string]string{"to": "kube-proxy@v1.37.1/ipvs"}},
-		Good:     Specimen{Subject: "kube-proxy@v1.37.1/iptables", Set: map[string]string{"to": "kube-proxy@v1.37.1/ipvs", "cleanup": "on"}},
+		Good:     Specimen{Subject: "kube-proxy@v1.37.1/iptables", Set: map[string]string{"to": "kube-proxy@v1.37.1/nftables"}},
 		Scenario: "upgrade",
 		Set: map[string]string{"empty": "on", "back": "off", "roll": "off", "trafficPolicy": "Cluster", "settle": "75s",
 			"lanes": "tcp-new"},
