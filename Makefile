@@ -33,8 +33,9 @@ cross: packages ## check the other platforms: build, vet, and tests under emulat
 	@hack/packages.sh cross
 	@hack/cross.sh
 
-cross-sample: ## the part of `make cross` that CI runs: types on all platforms, and quick tests for arm64
+cross-sample: ## the part of `make cross` that CI runs: types on all platforms, quick tests for arm64, and the portable probe engine
 	@hack/packages.sh cross
+	@hack/cross.sh portable
 	@hack/cross.sh sample
 
 demo: ## install what is missing, build hitless and run a rollout behind the bundled IPVS proxier; the report is in out/demo
