@@ -52,10 +52,7 @@ func TestNodePortsAreMeasuredOnEachNode(t *testing.T) {
 	}
 	r.recorded("lane shop/web:80 at " + c + ":18080 ends")
 	r.goesOn(10)
-	report, trusted := r.report(analysis.Fail)
-	if !trusted {
-		return
-	}
+	report := r.report(analysis.Fail)
 	all := report.AllOutages()
 	if len(all) != 1 || all[0].Node != "worker-2" || all[0].Cause.Event != "node unready" || !strings.Contains(all[0].Cause.Text, "worker-2") {
 		t.Errorf("%+v, want one outage of worker-2 by its unreadiness", all)
@@ -87,11 +84,11 @@ func TestProxyIsACauseBehindAnUnknownLoadBalancer(t *testing.T) {
 	}
 	r.recorded("kube-proxy-1 on worker-1 is removed")
 	l.close()
-	r.goesOnAfterLoss()
+	r.loses(toldWithin)
 	listen(t, a)
 	r.goesOn(20)
-	report, trusted := r.report(analysis.Fail)
-	if all := report.AllOutages(); trusted && (len(all) != 1 || all[0].Cause.Event != "proxy exited") {
+	report := r.report(analysis.Fail)
+	if all := report.AllOutages(); len(all) != 1 || all[0].Cause.Event != "proxy exited" {
 		t.Errorf("%+v, want one outage by the proxy's exit", all)
 	}
 }

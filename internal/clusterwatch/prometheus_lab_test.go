@@ -138,7 +138,7 @@ func TestPrometheusCountsAsTheReport(t *testing.T) {
 	})
 	dropped := p.query("sum by (service) (hitless_dropped_total)", "service")
 	gap := p.query("hitless_worst_gap_seconds", "service")
-	report, _ := r.report(analysis.Fail)
+	report := r.report(analysis.Fail)
 	for class, n := range report.Totals.ByClass {
 		if before[class] != float64(n) {
 			t.Errorf("Prometheus counts %v attempts of %s, the report %d", before[class], class, n)

@@ -24,6 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/session"
@@ -311,27 +312,24 @@ func (r *running) until(what string, holds func() bool) {
 	}
 }
 
-// report ends the watch and returns its report. The verdict of a busy machine may be invalid: trusted is false then.
-func (r *running) report(want analysis.Verdict) (report *analysis.Report, trusted bool) {
+// report ends the watch and returns its report. It skips the test when nothing but a busy machine made the watch invalid.
+func (r *running) report(want analysis.Verdict) *analysis.Report {
 	r.t.Helper()
 	r.stop()
 	<-r.done
 	if r.err != nil {
 		r.t.Fatal(r.err)
 	}
-	report = r.result.Report
+	report := r.result.Report
 	r.totals()
-	busy := func(reason string) bool {
-		return strings.Contains(reason, "fell behind") || strings.Contains(reason, "did not run") || strings.Contains(reason, "probe's own fault")
-	}
-	if report.Verdict == analysis.Invalid && slices.ContainsFunc(report.Reasons, busy) {
-		r.t.Logf("the machine is too busy to measure: %q", report.Reasons)
-		return report, false
+	gap := func(reason string) bool { return r.o.Resume && strings.HasPrefix(reason, "a gap in the record of ") } // beside each verdict
+	if report.Verdict == analysis.Invalid && testfiles.OnlyLate(slices.DeleteFunc(slices.Clone(report.Reasons), gap)) {
+		r.t.Skipf("the machine is too busy to measure: %q", report.Reasons)
 	}
 	if report.Verdict != want {
 		r.t.Errorf("verdict %s, want %s: %q", report.Verdict, want, report.Reasons)
 	}
-	return report, true
+	return report
 }
 
 // history is the record of the watch, which has ended.
@@ -427,9 +425,9 @@ func (s *stand) proxyPod(name, node string) {
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "kube-proxy", Image: "kube-proxy"}}}})
 }
 
-// goesOnAfterLoss waits until a second and more has passed, in which the only target of the stand fails.
-func (r *running) goesOnAfterLoss() {
+// loses waits until so much time has passed, in which a target of the stand fails.
+func (r *running) loses(length time.Duration) {
 	r.t.Helper()
 	begin := time.Now()
-	r.until("a second of loss", func() bool { return time.Since(begin) > time.Second }) // the tested length
+	r.until("the end of a loss", func() bool { return time.Since(begin) > length }) // the tested length
 }
