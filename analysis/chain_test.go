@@ -53,10 +53,12 @@ func TestAnUnexplainedOutageHasNoEdge(t *testing.T) {
 	o := recordtest.Clean()
 	s := o.Lab()
 	s.Faults = append(s.Faults, recordtest.Fault{Node: "node-1", From: 21 * time.Second, To: 22 * time.Second, Class: record.Reset})
-	for _, o := range reportOf(t, o.Start(s)).AllOutages() {
-		if o.Cause.Event == "" && (len(o.Edges) != 0 || o.Cause.Kind != unexplainedKind) {
-			t.Errorf("%+v", o)
-		}
+	outages := reportOf(t, o.Start(s)).AllOutages()
+	if len(outages) != 1 {
+		t.Fatalf("%d outages: %+v", len(outages), outages)
+	}
+	if o := outages[0]; o.Cause.Event != "" || len(o.Edges) != 0 || o.Cause.Kind != unexplainedKind {
+		t.Errorf("%+v", o)
 	}
 }
 

@@ -28,17 +28,25 @@ func TestLanesShowWhenAPathDropped(t *testing.T) {
 	s := o.Lab()
 	s.Faults = append(s.Faults, recordtest.Fault{AnyLane: true, Node: "node-2", From: recordtest.ScenarioAt + 10*time.Second, To: recordtest.ScenarioAt + 13*time.Second, Class: record.Refused})
 	text := lanesOf(t, o.Start(s))
+	rows := map[string]int{}
 	for line := range strings.Lines(text) {
 		n := strings.Count(line, "▓")
 		switch {
-		case strings.HasPrefix(line, "node-2") && (n < 3 || n > 4 || strings.Index(line, "▓") < len("node-2  ")):
-			t.Errorf("node-2 dropped in %d columns:\n%s", n, text)
-		case strings.HasPrefix(line, "node-1") && n > 0:
-			t.Errorf("node-1 dropped:\n%s", text)
+		case strings.HasPrefix(line, "node-2"):
+			if rows["node-2"]++; n < 3 || n > 4 || strings.Index(line, "▓") < len("node-2  ") {
+				t.Errorf("node-2 dropped in %d columns:\n%s", n, text)
+			}
+		case strings.HasPrefix(line, "node-1"):
+			if rows["node-1"]++; n > 0 {
+				t.Errorf("node-1 dropped:\n%s", text)
+			}
 		}
 		if utf8.RuneCountInString(line) > 110 {
 			t.Errorf("a line is too long: %s", line)
 		}
+	}
+	if rows["node-1"] == 0 || rows["node-1"] != rows["node-2"] {
+		t.Errorf("rows of the nodes: %v\n%s", rows, text)
 	}
 	if !strings.Contains(text, "▓ dropped") || !strings.Contains(text, "|roll out generation 2") {
 		t.Errorf("what was done and what it means is missing:\n%s", text)

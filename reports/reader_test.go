@@ -37,6 +37,9 @@ func TestThePageStatesEachFactOnce(t *testing.T) {
 			t.Errorf("%d times on the page: %s", n, fact)
 		}
 	}
+	if len(o.Edges) == 0 {
+		t.Error("the worst outage has no edge")
+	}
 	for _, clause := range o.Edges {
 		if n := strings.Count(text, clause.Clause); n != 1 {
 			t.Errorf("%d times on the page: %s", n, clause.Clause)
@@ -67,7 +70,11 @@ func TestTheAxisIsTheAttemptedRate(t *testing.T) {
 	if !strings.Contains(drops, fmt.Sprintf(">%s</text>", units.Thousands(int(rate)))) || !strings.Contains(drops, "connections per second") || !strings.Contains(drops, `class="attempted"`) {
 		t.Errorf("the axis does not end at %v, is not named, or the attempts are not drawn:\n%.600s", rate, drops)
 	}
-	for _, m := range regexp.MustCompile(`<rect class="dropped"[^>]* height="([0-9.]+)"><title>\S+ s: (\d+) of`).FindAllStringSubmatch(drops, -1) {
+	bars := regexp.MustCompile(`<rect class="dropped"[^>]* height="([0-9.]+)"><title>\S+ s: (\d+) of`).FindAllStringSubmatch(drops, -1)
+	if len(bars) == 0 {
+		t.Errorf("no second with a loss is drawn:\n%.600s", drops)
+	}
+	for _, m := range bars {
 		height, _ := strconv.ParseFloat(m[1], 64)
 		n, _ := strconv.ParseFloat(m[2], 64)
 		if want := n / rate * 100; math.Abs(height-want) > 2.1 {
