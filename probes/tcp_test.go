@@ -17,14 +17,18 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// probe runs a lane in the test's network namespace and returns its attempts by number.
+// probe runs a lane in the test's network namespace and returns its attempts by number, at least so many.
 func probe(t *testing.T, l Lane, attempts int) []record.Attempt {
 	t.Helper()
 	got, err := probeFrom(monotonic(t), 10*time.Millisecond, l, attempts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return numbered(t, got)[l.ID]
+	own := numbered(t, got)[l.ID]
+	if len(own) < attempts {
+		t.Fatalf("%d attempts of %d", len(own), attempts)
+	}
+	return own
 }
 
 // probeFrom makes the attempts of a lane that starts at the offset from, in the caller's network namespace.
