@@ -40,7 +40,11 @@ func TestLiveRestartReplacesProxyPods(t *testing.T) {
 	before := s.awaitProxies(t)
 	e := s.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet}))
 	e.finished(t)
-	for node, uid := range s.proxies(t) {
+	after := s.proxies(t)
+	if len(after) != len(before) {
+		t.Errorf("proxy pods on %d nodes, before on %d", len(after), len(before))
+	}
+	for node, uid := range after {
 		if uid == before[node] {
 			t.Errorf("%s has the same proxy pod as before", node)
 		}
@@ -214,7 +218,11 @@ func TestLiveUpgradeChangesProxyImage(t *testing.T) {
 			e := s.run(t.Context(), t, "upgrade", disrupts(map[string]string{"proxy": proxySet, "image": nextImage, "back": back, "between": "10s"}))
 			e.finished(t)
 			s.wantProxy(t, image)
-			for node, uid := range s.proxies(t) {
+			after := s.proxies(t)
+			if len(after) != len(before) {
+				t.Errorf("proxy pods on %d nodes, before on %d", len(after), len(before))
+			}
+			for node, uid := range after {
 				if uid == before[node] {
 					t.Errorf("%s has the same proxy pod as before", node)
 				}

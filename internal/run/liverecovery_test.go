@@ -52,7 +52,11 @@ func TestLiveProxiesDeadAfterRestart(t *testing.T) {
 	if states := recoveryStates(t, e); states["failed"] != 3 || len(states) != 1 {
 		t.Errorf("the check recorded %v, want 3 nodes that failed", states)
 	}
-	for _, n := range e.result.Report.Recovery.Nodes {
+	nodes := e.result.Report.Recovery.Nodes
+	if len(nodes) != 3 {
+		t.Errorf("the report has %d nodes, want 3", len(nodes))
+	}
+	for _, n := range nodes {
 		if n.State != analysis.RecoveryFailed || n.Since == nil {
 			t.Errorf("%+v, want failed, with the time since when", n)
 		}
