@@ -41,10 +41,14 @@ func TestPodBecomesReady(t *testing.T) {
 		}
 		b.host.setFailing()
 		b.at(7)
+		var ready corev1.PodCondition
 		for _, c := range b.pod("web").Status.Conditions {
-			if c.Type == corev1.PodReady && (c.Status != corev1.ConditionTrue || c.Reason != "" || c.Message != "") {
-				t.Errorf("condition after recovery: %+v", c)
+			if c.Type == corev1.PodReady {
+				ready = c
 			}
+		}
+		if ready.Status != corev1.ConditionTrue || ready.Reason != "" || ready.Message != "" {
+			t.Errorf("condition after recovery: %+v", ready)
 		}
 	})
 }

@@ -34,14 +34,19 @@ func TestSourceRanges(t *testing.T) {
 		if len(got.Refused) != test.refused || test.refused > 0 && got.Refused[0].Reason != BadSource {
 			t.Errorf("%s: refused %v", test.name, got.Refused)
 		}
+		balanced := 0
 		for _, v := range got.Virtuals {
 			want := "<nil>" // cluster IPs and external IPs are never restricted
 			if v.Origin == FromLoadBalancer {
+				balanced++
 				want = test.want
 			}
 			if text := fmt.Sprint(v.Clients); text != want {
 				t.Errorf("%s: %v allows %s, want %s", test.name, v.Key, text, want)
 			}
+		}
+		if balanced == 0 || balanced == len(got.Virtuals) {
+			t.Errorf("%s: %d of %d virtual servers are of the load balancer", test.name, balanced, len(got.Virtuals))
 		}
 	}
 }
@@ -55,14 +60,19 @@ func TestHealthCheckPortIsOpenAtLoadBalancerAddress(t *testing.T) {
 	}{{v1.ServiceExternalTrafficPolicyLocal, 32000, 32000}, {v1.ServiceExternalTrafficPolicyCluster, 32000, 0},
 		{v1.ServiceExternalTrafficPolicyLocal, 0, 0}, {v1.ServiceExternalTrafficPolicyLocal, 70000, 0}} {
 		svc := loadBalancerService(external(test.policy), func(s *v1.Service) { s.Spec.HealthCheckNodePort = test.port })
-		for _, v := range Compute(web, svc, nil, options()).Virtuals {
-			want := test.want
-			if v.Origin != FromLoadBalancer {
-				want = 0
+		virtuals, balanced := Compute(web, svc, nil, options()).Virtuals, 0
+		for _, v := range virtuals {
+			want := uint16(0)
+			if v.Origin == FromLoadBalancer {
+				balanced++
+				want = test.want
 			}
 			if v.Health != want {
 				t.Errorf("policy %s, healthCheckNodePort %d: %v has %d open, want %d", test.policy, test.port, v.Key, v.Health, want)
 			}
+		}
+		if balanced == 0 || balanced == len(virtuals) {
+			t.Errorf("policy %s, healthCheckNodePort %d: %d of %d virtual servers are of the load balancer", test.policy, test.port, balanced, len(virtuals))
 		}
 	}
 }
