@@ -244,6 +244,9 @@ func TestRunsShareAnAxisThatBeginsWithTheScenario(t *testing.T) {
 	}
 	early, course := draw(0)
 	late, _ := draw(7300 * time.Millisecond)
+	if len(early) == 0 || len(early) != len(late) {
+		t.Fatalf("%d rows, later %d", len(early), len(late))
+	}
 	for i := range early {
 		if !slices.EqualFunc(early[i].Areas, late[i].Areas, func(a, b chart.Area) bool { return a == b }) {
 			t.Errorf("the row %s moved:\n%+v\n%+v", early[i].Name, early[i].Areas, late[i].Areas)
@@ -295,10 +298,21 @@ func TestTheDrawingOfAComparisonHasItsLosses(t *testing.T) {
 	if most != 100 {
 		t.Errorf("a full row is %d, of 100 attempts a second", most)
 	}
+	runs, drawn := 0, 0
+	for _, s := range c.Subjects {
+		runs += len(s.Runs)
+	}
 	for _, row := range line.Rows {
-		if row.Kind == "run" && !slices.ContainsFunc(row.Areas, func(a chart.Area) bool { return a.Class == "attempted" && a.Outline != "" }) {
+		if row.Kind != "run" {
+			continue
+		}
+		drawn++
+		if !slices.ContainsFunc(row.Areas, func(a chart.Area) bool { return a.Class == "attempted" && a.Outline != "" }) {
 			t.Errorf("%s of %s has no outline of its attempts", row.Name, row.Node)
 		}
+	}
+	if drawn != runs || runs == 0 {
+		t.Errorf("%d of %d runs are drawn", drawn, runs)
 	}
 }
 
