@@ -15,7 +15,11 @@ import (
 )
 
 // taggedTest is a test function in a file with a build tag.
-type taggedTest struct{ pkg, name string }
+type taggedTest struct {
+	pkg, name string
+	file      string
+	parameter string // its name
+}
 
 // testsWith returns the tests in files that are built with the tags and not without them.
 func testsWith(t *testing.T, tags ...string) (tests []taggedTest) {
@@ -31,9 +35,13 @@ func testsWith(t *testing.T, tags ...string) (tests []taggedTest) {
 		if err != nil || !needs(file, tags) {
 			return err
 		}
-		for _, d := range file.Decls {
-			if f, is := d.(*ast.FuncDecl); is && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain" {
-				tests = append(tests, taggedTest{filepath.ToSlash(filepath.Dir(path)), f.Name.Name})
+		for _, decl := range file.Decls {
+			if f, is := decl.(*ast.FuncDecl); is && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") && f.Name.Name != "TestMain" {
+				test := taggedTest{pkg: filepath.ToSlash(filepath.Dir(path)), name: f.Name.Name, file: d.Name()}
+				if list := f.Type.Params.List; len(list) == 1 && len(list[0].Names) == 1 {
+					test.parameter = list[0].Names[0].Name
+				}
+				tests = append(tests, test)
 			}
 		}
 		return nil
@@ -115,6 +123,27 @@ func untested(tests []taggedTest, calls []call) (none []taggedTest) {
 	return none
 }
 
+// onLine is a call of the function on in hack/lab-test.sh: a package, a pattern of names, and whether those tests are left out.
+var onLine = regexp.MustCompile(`(?m)^on (\S+) '?([^'\s]+)'?( -v)?$`)
+
+// onSelects is how on finds tests in the files *_lab_test.go.
+const onSelects = `'s/^func \(Test[A-Za-z0-9]*\)(t .*/\1/p' "$1"/*_lab_test.go`
+
+var onName = regexp.MustCompile(`^Test[A-Za-z0-9]*$`)
+
+// onRuns reports whether a call of on runs the test.
+func onRuns(script string, test taggedTest) bool {
+	if !strings.HasSuffix(test.file, "_lab_test.go") || test.parameter != "t" || !onName.MatchString(test.name) {
+		return false
+	}
+	for _, m := range onLine.FindAllStringSubmatch(script, -1) {
+		if m[1] == test.pkg && regexp.MustCompile(m[2]).MatchString(test.name) != (m[3] != "") {
+			return true
+		}
+	}
+	return false
+}
+
 // Each test in namespaces is run by `make netns` or, in the guest, by suites/proxier; each nightly test by hack/nightly.sh; the pages by `make
 // browser`; the benchmark by hack/bench-probes.sh.
 func TestEachTestIsRunSomewhere(t *testing.T) {
@@ -144,16 +173,33 @@ func TestEachTestIsRunSomewhere(t *testing.T) {
 			t.Errorf("%s runs none of %v", where, none)
 		}
 	}
-	labTest, err := os.ReadFile("hack/lab-test.sh")
+	data, err := os.ReadFile("hack/lab-test.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
+	labTest := string(data)
+	if !strings.Contains(labTest, onSelects) {
+		t.Fatalf("hack/lab-test.sh does not select tests by %s", onSelects)
+	}
 	for _, test := range testsWith(t, "lab") { // of each suite, and of packages that the script names
-		if !strings.HasPrefix(test.pkg, "suites/") && !regexp.MustCompile(`(?m)^(on |\(cd )`+regexp.QuoteMeta(test.pkg)+" ").Match(labTest) {
-			t.Errorf("hack/lab-test.sh does not run %v", test)
+		if !strings.HasPrefix(test.pkg, "suites/") && !strings.Contains(labTest, "\n(cd "+test.pkg+" ") && !onRuns(labTest, test) {
+			t.Errorf("hack/lab-test.sh does not run %+v", test)
 		}
 	}
-	other := []taggedTest{{"probes", "TestX"}, {"observers/none", "TestX"}, {"cmd/hitless", "TestX"}}
+	for _, test := range []taggedTest{
+		{pkg: "internal/run", name: "TestX", file: "x_test.go", parameter: "t"},
+		{pkg: "internal/run", name: "TestX", file: "x_lab_test.go", parameter: "tb"},
+		{pkg: "internal/run", name: "TestX_Y", file: "x_lab_test.go", parameter: "t"},
+		{pkg: "internal/none", name: "TestX", file: "x_lab_test.go", parameter: "t"},
+	} {
+		if onRuns(labTest, test) {
+			t.Errorf("%+v counts as run", test)
+		}
+	}
+	if script := "on a '^TestLive' -v\n"; !onRuns(script, taggedTest{"a", "TestX", "x_lab_test.go", "t"}) || onRuns(script, taggedTest{"a", "TestLiveX", "x_lab_test.go", "t"}) {
+		t.Error("a pattern that leaves tests out counts as one that selects them")
+	}
+	other := []taggedTest{{pkg: "probes", name: "TestX"}, {pkg: "observers/none", name: "TestX"}, {pkg: "cmd/hitless", name: "TestX"}}
 	if none := untested(other, netns); !slices.Equal(none, other[1:]) {
 		t.Errorf("of tests that are not run, %v are found", none)
 	}
