@@ -96,6 +96,9 @@ func readKills(_ context.Context, path string) (rows []Row, err error) {
 	}
 	for _, r := range t.Rows {
 		for _, c := range r.Cells {
+			if c.Hitless != "" && c.HistorySha256 == "" && len(c.Skipped) > 0 && len(c.Failed)+len(c.Invalid) == 0 {
+				continue // all specs were skipped, as those of IPv6 with an old kube-proxy: nothing was run
+			}
 			row := Row{Name: r.Name + " " + c.Run, Subject: r.Name, Verdict: fmt.Sprintf("%d failed, %d invalid, %d skipped", len(c.Failed), len(c.Invalid), len(c.Skipped)),
 				KindsTold: true, HistorySha256: c.HistorySha256, Origin: Origin{c.Hitless, c.Kernel, c.ControlPlane, c.Made}}
 			for _, spec := range c.Failed {

@@ -354,6 +354,26 @@ func TestSpecsOfUpstream(t *testing.T) {
 	}
 }
 
+// A run of a mutant whose specs were all skipped was not made, so that nothing of it can be missing. One that was run must tell what made it.
+func TestSkippedRunsOfMutantsMissNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		cell string
+		rows int
+	}{
+		"skipped": {`"skipped": ["ipv6 UDP"]`, 0},
+		"failed":  {`"failed": ["ipv6 UDP"], "skipped": ["ipv6 SCTP"]`, 1},
+		"invalid": {`"invalid": ["ipv6 UDP"]`, 1},
+		"passed":  {`"historySha256": "ab"`, 1},
+	} {
+		top := t.TempDir()
+		testfiles.Write(t, top, "mutants.json", []byte(`{"schemaVersion": 1, "rows": [{"name": "old", "cells": [{"run": "routing-ipv6", "program": "a", "inputs": "b", "hitless": "`+own+
+			`", "kernel": "vm 6.1.0 in QEMU 7.2.22", "controlPlane": "replay", `+c.cell+`}]}]}`))
+		if got := check(t, top); len(got.Unread) > 0 || len(got.Rows) != c.rows || got.OK() != (c.rows == 0) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // Every committed file is read, and every one of its rows has a subject or a name.
 func TestTheCommittedResultsAreRead(t *testing.T) {
 	c := check(t, "../../docs/results")
