@@ -3,6 +3,9 @@ package cluster
 import (
 	"context"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // NeedsWatch are the verbs without which the Services of a namespace (empty for all) cannot be followed; with nodePorts at the addresses
@@ -33,12 +36,30 @@ func (c *Cluster) Silence() (since, answered time.Time) {
 	return c.retrier.silentSince, c.retrier.lastAnswer
 }
 
-// Ask asks the API server for its version in each interval until ctx ends, so that its silences are noticed also while nothing changes.
-func (c *Cluster) Ask(ctx context.Context, interval time.Duration) {
+// Watched is what a watch follows: the Services of a namespace (empty for all) by a label selector, and with NodePorts the nodes.
+type Watched struct {
+	Namespace, Selector string
+	NodePorts           bool
+}
+
+// Ask lists one object of each watched kind in each interval until ctx ends, and passes the result to answered. So silences of the API
+// server, and rights that the user no longer has, are noticed also while nothing changes.
+func (c *Cluster) Ask(ctx context.Context, interval time.Duration, w Watched, answered func(error)) {
 	for ctx.Err() == nil {
-		_ = c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error() // the retrier notes it
+		answered(c.list(ctx, w))
 		if c.clock().Sleep(ctx, interval) != nil {
 			return
 		}
 	}
 }
+
+func (c *Cluster) list(ctx context.Context, w Watched) error {
+	_, err := c.Client.CoreV1().Services(w.Namespace).List(ctx, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
+	if err == nil && w.NodePorts {
+		_, err = c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	}
+	return err
+}
+
+// Refused reports whether the API server refused a request: the credentials are not accepted, or the user lacks a right.
+func Refused(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }

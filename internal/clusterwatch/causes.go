@@ -28,7 +28,7 @@ type causes struct {
 	last       silence                   // of the API server; zero without one
 }
 
-// silence is a time in which the API did not answer.
+// silence is a time in which the API did not answer, or refused to.
 type silence struct{ from, to time.Duration }
 
 // heldEvents is how many events of one pod are kept until an endpoint tells whether it matters.
@@ -169,11 +169,15 @@ func (c *causes) hold(pod string, e record.Event) bool {
 func (w *watcher) silence(from, to time.Time) {
 	at := w.now()
 	begin, end := max(0, at-time.Since(from)), max(0, at-time.Since(to))
-	w.causes.mu.Lock()
-	w.causes.last = silence{begin, end}
-	w.causes.mu.Unlock()
+	w.causes.noteSilence(silence{begin, end})
 	w.apiEvent(begin, "away", fmt.Sprintf("the API server did not answer for %.1f s from here on: changes in that time are late in this record, or missing", (end-begin).Seconds()))
 	w.apiEvent(end, "back", "the API server answers again")
+}
+
+func (c *causes) noteSilence(s silence) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = s
 }
 
 // stillSilent records that the API does not answer at the end of the watch.
@@ -188,8 +192,11 @@ func (w *watcher) apiEvent(at time.Duration, state, text string) {
 	w.o.Progress(fmt.Sprintf("+%.1f s  %s", at.Seconds(), text))
 }
 
-// lateBy is how long after a silence of the API its changes may become known: client-go pauses that long between two tries.
-const lateBy = 35 * time.Second
+// longestPause is the longest pause of an informer between two tries: client-go waits 30 s, and up to as long again at random.
+const longestPause = time.Minute
+
+// lateBy is how long after a silence of the API its changes may become known.
+const lateBy = longestPause + 5*time.Second
 
 // awayUntil returns since when the API was away, if a change that was seen at an instant may have happened then.
 func (c *causes) awayUntil(at time.Duration) (from time.Duration, away bool) {

@@ -20,7 +20,7 @@ import (
 const (
 	askAgain    = time.Second      // a target that has not answered yet is asked
 	lookUpAgain = 30 * time.Second // names of load balancers are looked up
-	pingAgain   = 5 * time.Second  // the API server is asked whether it answers
+	pingAgain   = 5 * time.Second  // the API server is asked whether it answers, and still lists the Services
 )
 
 // follow measures until the context or the duration ends, and follows the Services meanwhile.
@@ -28,7 +28,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.cluster.ReportSilences(w.silence)
-	go w.cluster.Ask(ctx, pingAgain)
+	endAsking := w.noteRefusals(ctx)
 	over, ended := make(chan error, 1), w.end()
 	go func() {
 		_, err := w.meter.Sleep(ctx, ended)
@@ -41,6 +41,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	f := &follower{watcher: w, answers: make(chan answer, 16), lookups: make(chan answer, 16)}
 	err := f.loop(ctx, over)
 	cancel()
+	endAsking()
 	w.cluster.ReportSilences(nil)
 	w.stillSilent()
 	f.report()

@@ -41,6 +41,7 @@ type stand struct {
 	config  string // kubeconfig
 	away    atomic.Bool
 	refused atomic.Pointer[string] // a verb and a resource that the user lacks
+	revoked atomic.Int32           // the status of each answer about Services; 0 for the usual ones
 	api     *httptest.Server
 
 	mu    sync.Mutex
@@ -56,6 +57,8 @@ func newStand(t *testing.T) *stand {
 		switch {
 		case s.away.Load():
 			panic(http.ErrAbortHandler) // the connection ends without an answer
+		case s.revoked.Load() != 0 && strings.HasSuffix(r.URL.Path, "/services"):
+			http.Error(w, "no longer", int(s.revoked.Load()))
 		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
 			s.review(w, r, handler)
 		default:

@@ -1,6 +1,8 @@
 package clusterwatch
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +168,44 @@ func TestLossBeforeADeletion(t *testing.T) {
 			}
 			if excused := report.ExcusedAttempts(); excused == 0 || c.want == analysis.Pass && excused != report.Totals.Dropped {
 				t.Errorf("%d of %d lost connections are excused", excused, report.Totals.Dropped)
+			}
+		})
+	}
+}
+
+// Nobody sees which Services appear while the API server no longer accepts the credentials, or the user no longer has the right to list
+// them. Such a watch is no pass, also if it may list them again.
+func TestRevokedCredentialsAreNoPass(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		back   bool
+	}{
+		"credentials that expire":      {http.StatusUnauthorized, false},
+		"rights that are revoked":      {http.StatusForbidden, false},
+		"credentials that are renewed": {http.StatusUnauthorized, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t)
+			a := address()
+			listen(t, a)
+			s.service("web", nil, a)
+			r := s.start(s.options())
+			r.goesOn(10)
+			s.revoked.Store(int32(c.status))
+			s.api.CloseClientConnections()
+			s.service("late", nil, address())
+			r.recorded("the API server refuses to list the Services")
+			if c.back {
+				s.revoked.Store(0)
+				r.recorded("the API server refused to list the Services")
+			}
+			report, _ := r.report(analysis.Invalid)
+			if text := strings.Join(report.Reasons, "\n"); !strings.Contains(text, "the API server refused to list the Services, so nobody knows which existed") {
+				t.Errorf("the reasons lack the refusal:\n%s", text)
+			}
+			if !slices.ContainsFunc(r.said, func(line string) bool { return strings.Contains(line, "refuses to list the Services") }) {
+				t.Errorf("nobody was told: %q", r.said)
 			}
 		})
 	}
