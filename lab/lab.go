@@ -205,6 +205,7 @@ func (l *Lab) startControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.runPart(ctx, "the control plane", plane.Watch)
 	l.Kubeconfig = plane.Kubeconfig
 	if l.cfg.Images {
 		l.pods = &kubelet.Workloads{DNS: dnsAddress}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,6 +82,50 @@ func TestDownStopsAFailedStart(t *testing.T) {
 	}
 	if p.Running() {
 		t.Error("etcd is still running")
+	}
+}
+
+// startAll starts scripts instead of the programs.
+func startAll(t *testing.T, c *ControlPlane) {
+	t.Helper()
+	for _, name := range Programs() {
+		if _, err := c.start(name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = c.Down() })
+}
+
+// A program that ends while the lab runs is reported with its log.
+func TestWatchReportsAProgramThatEnds(t *testing.T) {
+	for _, name := range Programs() {
+		t.Run(name, func(t *testing.T) {
+			c := &ControlPlane{config: testConfig(t, script(t, "exec sleep 60"))}
+			c.config.Binaries[name] = script(t, "echo no space left; exit 3")
+			startAll(t, c)
+			err := c.Watch(t.Context())
+			for _, want := range []string{name + " ended (exit status 3)", "no space left"} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not say %q: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+// Programs that end with the lab are not reported.
+func TestWatchEndsWithTheLab(t *testing.T) {
+	c := &ControlPlane{config: testConfig(t, script(t, "exec sleep 60"))}
+	startAll(t, c)
+	ctx, cancel := context.WithCancel(t.Context())
+	watched := make(chan error, 1)
+	go func() { watched <- c.Watch(ctx) }()
+	cancel()
+	if err := c.Down(); err != nil {
+		t.Error(err)
+	}
+	if err := <-watched; err != nil {
+		t.Errorf("the end of the lab is taken for a failure: %v", err)
 	}
 }
 

@@ -44,6 +44,29 @@ func (c *ControlPlane) await(ctx context.Context, p *procs.Process, what string,
 	}
 }
 
+// Watch returns an error when a program of the control plane ends, and nil when ctx does.
+func (c *ControlPlane) Watch(ctx context.Context) error {
+	ended := make(chan *procs.Process, len(c.running))
+	for _, p := range c.running {
+		go func() {
+			select {
+			case <-p.Done():
+				ended <- p
+			case <-ctx.Done():
+			}
+		}()
+	}
+	select {
+	case p := <-ended:
+		if ctx.Err() != nil { // the lab ends, and with it its programs
+			return nil
+		}
+		return fmt.Errorf("%s ended (%s); the end of its log:\n%s", p.Name, p.ExitText(), c.config.Procs.Tail(p.Name, tailLines))
+	case <-ctx.Done():
+		return nil
+	}
+}
+
 // awaitHealthy waits until a program's health endpoint returns 200.
 func (c *ControlPlane) awaitHealthy(ctx context.Context, p *procs.Process, url string) error {
 	client, err := c.healthClient()
