@@ -28,6 +28,7 @@ var deletion = regexp.MustCompile(`^graceful_termination\.go:\d+\] Deleting rs: 
 const (
 	maxLinesPerSecond = 10
 	maxLinesPerProxy  = 1000
+	maxLineBytes      = 2000
 )
 
 // ProxyLog is the log file of one node's proxy, read at the end of a run.
@@ -72,7 +73,7 @@ func (l ProxyLog) events(lines func(yield func(string) bool)) (events []record.E
 			linesOfSecond[second]++
 			recorded++
 			events = append(events, record.Event{At: at, Node: l.Node, Object: "proxy",
-				Text: fmt.Sprintf("the proxy of %s: %s", l.Node, text), Body: record.Log{Program: "proxy", Level: level}})
+				Text: fmt.Sprintf("the proxy of %s: %s", l.Node, l.cut(text)), Body: record.Log{Program: "proxy", Level: level}})
 		default:
 			if surplus++; surplus == 1 {
 				firstSurplus = at
@@ -85,6 +86,14 @@ func (l ProxyLog) events(lines func(yield func(string) bool)) (events []record.E
 			Body: record.Log{Program: "hitless", Level: "info"}})
 	}
 	return events
+}
+
+// cut shortens a long line, such as a whole ruleset that a proxy logs with its error.
+func (l ProxyLog) cut(text string) string {
+	if len(text) <= maxLineBytes {
+		return text
+	}
+	return fmt.Sprintf("%s… (the rest is in logs/%s)", strings.ToValidUTF8(text[:maxLineBytes], ""), filepath.Base(l.File))
 }
 
 // parseLogLine splits a line of a log. A time without a year is the latest one that is not after now.

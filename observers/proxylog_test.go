@@ -70,6 +70,25 @@ func TestLinesNearFailuresAreRecorded(t *testing.T) {
 	}
 }
 
+// A line of any length is one short event, and no letter of it is cut in two.
+func TestLongLinesAreCut(t *testing.T) {
+	for name, long := range map[string]string{"letters of one byte": strings.Repeat("a", 2<<20), "letters of three bytes": strings.Repeat("€", 1<<20)} {
+		events := logEvents(func(time.Duration) bool { return true }, "E0101 00:01:27.741309     114 "+long)
+		if len(events) != 1 {
+			t.Fatalf("%s: %d events", name, len(events))
+		}
+		text := strings.TrimPrefix(events[0].Text, "the proxy of node-1: ")
+		kept, found := strings.CutSuffix(text, "… (the rest is in logs/proxy-node-1.log)")
+		if !found || !strings.HasPrefix(long, kept) || len(kept) > maxLineBytes || len(kept) < maxLineBytes-2 {
+			t.Errorf("%s: %d bytes are kept of %d: %.100q", name, len(kept), len(long), text)
+		}
+	}
+	exact := strings.Repeat("a", maxLineBytes)
+	if events := logEvents(func(time.Duration) bool { return true }, "E0101 00:01:27.741309     114 "+exact); !strings.HasSuffix(events[0].Text, ": "+exact) {
+		t.Error("a line of just the limit is cut")
+	}
+}
+
 // Lines above the limits are counted in one event.
 func TestSurplusLinesAreCounted(t *testing.T) {
 	var lines []string

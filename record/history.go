@@ -199,6 +199,9 @@ func (h *History) Dir() string { return h.dir }
 
 func (h *History) folderOrDir() string { return cmp.Or(h.folder, h.dir) }
 
+// maxEventLine limits the memory for an event of a damaged or foreign record. No writer makes one nearly as long.
+const maxEventLine = 64 << 20
+
 // Events yields the events in the order in which they were recorded. After an EventError the events go on; any other error ends
 // them.
 func (h *History) Events() iter.Seq2[Event, error] {
@@ -210,7 +213,7 @@ func (h *History) Events() iter.Seq2[Event, error] {
 		}
 		defer f.Close()
 		lines := bufio.NewScanner(f)
-		lines.Buffer(nil, 1<<20)
+		lines.Buffer(nil, maxEventLine)
 		for n := 1; lines.Scan(); n++ {
 			e, err := decodeLine(lines.Bytes())
 			if err != nil && !errors.As(err, new(*EventError)) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +65,34 @@ func TestAHistoryComesBackAsItWasRecorded(t *testing.T) {
 			rt.Fatalf("the history changed (-recorded +read):\n%s", diff)
 		}
 	})
+}
+
+// A line as long as a program logged it hides none of the events after it.
+func TestALongEventComesBack(t *testing.T) {
+	dir, long := t.TempDir(), strings.Repeat("a", 3<<20)
+	w, err := NewHistoryWriter(dir, Run{Scenario: "rollout"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Event(Event{Text: long, Body: Log{Program: "proxy", Level: "error"}})
+	w.Event(Event{Text: "next", Body: Log{Program: "proxy", Level: "info"}})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := OpenUnsealed(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for e, err := range h.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, e.Text)
+	}
+	if !slices.Equal(texts, []string{long, "next"}) {
+		t.Errorf("%d events came back", len(texts))
+	}
 }
 
 func TestTheFirstErrorOfADiskComesOutAtTheEnd(t *testing.T) {
