@@ -90,7 +90,7 @@ func inLab(ctx context.Context, base Plan, settle func() (Plan, error), r *recor
 			cancel(errors.New(Stopped))
 		}
 	}()
-	err = runScenario(ctx, scenario, plan, l, r, now)
+	err = runScenario(ctx, scenario, plan, l, cancel, r, now)
 	ended()
 	<-looked
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
@@ -166,7 +166,8 @@ func balancerSeed(seed int64) uint32 {
 	return binary.BigEndian.Uint32(sum[:])
 }
 
-func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.Lab, r *recorder, now func() time.Duration) error {
+// runScenario runs a scenario on a lab. died is called when the probe worker ends by itself.
+func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.Lab, died func(error), r *recorder, now func() time.Duration) error {
 	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("reading the lab's kubeconfig: %w", err)
@@ -181,7 +182,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 		return err
 	}
 	failed := newFailures()
-	lanes, err := newProber(l, from, plan, failed, r, now)
+	lanes, err := newProber(l, from, plan, failed, died, r, now)
 	if err != nil {
 		return err
 	}

@@ -271,12 +271,12 @@ func (a apiServer) Put(o k8s.Object) error {
 }
 
 // newProber starts the probe worker in the client's namespace.
-func newProber(l *lab.Lab, from client, plan Plan, failed *failures, recorder record.Recorder, now func() time.Duration) (*prober.Prober, error) {
+func newProber(l *lab.Lab, from client, plan Plan, failed *failures, died func(error), recorder record.Recorder, now func() time.Duration) (*prober.Prober, error) {
 	priority := "--fifo"
 	if plan.Kernel == KernelHost { // a user namespace has no right to that one
 		priority = "--short-turns"
 	}
-	cfg := prober.Config{Record: recorder, Now: now, Seed: plan.Seed, Client: from.name, Places: places(l.Net)}
+	cfg := prober.Config{Record: recorder, Now: now, Seed: plan.Seed, Client: from.name, Places: places(l.Net), Died: died}
 	if from.outside {
 		cfg.Sources, cfg.SpreadSeed, cfg.SpreadNodes = from.sources, l.Balancer.HashSeed(), len(l.Net.Nodes)
 	} else {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ type Config struct {
 	// Begins is called for each measured lane, Measured for each attempt on one, one at a time. Either may be nil.
 	Begins   func(lane uint16, target netip.AddrPort, protocol string)
 	Measured func(record.Attempt)
+	// Died is called when the worker ends by itself, before Close. It may be nil.
+	Died func(error)
 }
 
 // Worker is a running probe worker.
@@ -58,13 +61,11 @@ type Prober struct {
 	last     uint16
 	controls map[uint16]bool
 	failures int // on measured lanes
+	closing  bool
 }
 
 // Start starts a probe worker. The function connects the worker's orders and its attempts.
 func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error)) (*Prober, error) {
-	in, orders := io.Pipe()
-	attempts, out := io.Pipe()
-	p := &Prober{cfg: cfg, input: orders, read: make(chan error, 1), lanes: map[string]uint16{}, controls: map[uint16]bool{}}
 	if cfg.Limits == nil {
 		cfg.Limits = probes.LocalLimits
 	}
@@ -72,14 +73,21 @@ func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error))
 	if err != nil {
 		return nil, err
 	}
+	in, orders, err := os.Pipe() // a file: exec would notice the end of a program with another reader at its next order only
+	if err != nil {
+		return nil, fmt.Errorf("making the pipe of the probe worker's orders: %w", err)
+	}
+	attempts, out := io.Pipe()
+	p := &Prober{cfg: cfg, input: orders, read: make(chan error, 1), lanes: map[string]uint16{}, controls: map[uint16]bool{}}
 	p.guards = probes.NewGuards(limits, cfg.Places, cfg.Record.Event)
 	if p.worker, err = worker(in, out); err != nil {
-		return nil, fmt.Errorf("starting the probe worker: %w", err)
+		return nil, errors.Join(fmt.Errorf("starting the probe worker: %w", err), in.Close(), orders.Close())
 	}
 	go func() {
 		<-p.worker.Done()
 		out.Close()
 		in.Close()
+		p.tellDeath()
 	}()
 	go func() { p.read <- p.record(attempts) }()
 	base, err := monotonicBase(cfg.Now)
@@ -88,6 +96,16 @@ func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error))
 	}
 	p.orders, err = probes.NewOrders(orders, base, cfg.Seed, nil)
 	return p, err
+}
+
+// tellDeath tells of a worker that has ended, unless Close ended it.
+func (p *Prober) tellDeath() {
+	p.mu.Lock()
+	closing := p.closing
+	p.mu.Unlock()
+	if !closing && p.cfg.Died != nil {
+		p.cfg.Died(fmt.Errorf("the probe worker ended with %s", p.worker.ExitText()))
+	}
 }
 
 // monotonicBase is the start of the run on CLOCK_MONOTONIC, which all processes of one kernel share.
@@ -221,6 +239,9 @@ func (p *Prober) registerControl() uint16 {
 
 // Close ends the worker and waits until all its attempts are recorded.
 func (p *Prober) Close() error {
+	p.mu.Lock()
+	p.closing = true
+	p.mu.Unlock()
 	p.input.Close()
 	err := <-p.read
 	<-p.worker.Done()

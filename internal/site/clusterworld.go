@@ -42,25 +42,31 @@ func (r *Cluster) measure(ctx context.Context) (err error) {
 			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: changes in that time are late in this record, or missing",
 				to.Sub(from).Seconds(), from.Sub(clock.begin).Seconds())})
 	})
-	lanes, err := r.startProber(programs, w, func() time.Duration { return time.Since(real) })
+	running, died := context.WithCancelCause(ctx)
+	defer died(nil)
+	lanes, err := r.startProber(programs, w, died, func() time.Duration { return time.Since(real) })
 	if err != nil {
 		return err
 	}
-	stop := r.watch(ctx, fleetPodFilter{w}, now)
+	stop := r.watch(running, fleetPodFilter{w}, now)
 	workers := &fleetProber{Prober: lanes, site: r, record: announcer{w, r.report}, now: now}
-	err = r.scenarioRun(ctx, announcer{w, r.report}, lanes, workers, clock)
+	err = r.scenarioRun(running, announcer{w, r.report}, lanes, workers, clock)
 	workers.end(ctx, err)
 	stop()
 	if missing := new(cluster.NoTargetError); errors.As(err, &missing) {
 		w.Event(record.Event{At: now(), Object: scenarios.Lanes.Text(r.params), Text: missing.Reason, Body: record.Skipped{}})
 	}
-	return errors.Join(err, lanes.Close())
+	err = errors.Join(err, lanes.Close())
+	if cause := context.Cause(running); cause != nil && ctx.Err() == nil { // requests that it ended look as if a person had ended the run
+		return cause
+	}
+	return err
 }
 
-func (r *Cluster) startProber(programs *procs.Supervisor, w *record.HistoryWriter, now func() time.Duration) (*prober.Prober, error) {
+func (r *Cluster) startProber(programs *procs.Supervisor, w *record.HistoryWriter, died func(error), now func() time.Duration) (*prober.Prober, error) {
 	here := probes.Namespace{Name: "this machine", CountConntrack: probes.CountConntrack}
 	return prober.Start(prober.Config{Record: w, Now: now, Seed: r.Seed, Client: "here", Places: []probes.Namespace{here},
-		Measured: prober.Measurements(time.Second, r.report)},
+		Measured: prober.Measurements(time.Second, r.report), Died: died},
 		func(in io.Reader, out io.Writer) (prober.Worker, error) {
 			return programs.Start(procs.Spec{Name: "probe-worker", Path: r.Program, Args: []string{probes.WorkerName, "--short-turns"}, Stdin: in, Stdout: out})
 		})
