@@ -219,7 +219,7 @@ func (f *follower) lookUpNames(ctx context.Context) {
 			continue
 		}
 		go func() {
-			addresses, err := lookUp(ctx, t.Host)
+			addresses, err := f.lookUp(ctx, t.Host)
 			send(ctx, f.lookups, answer{target: t, addresses: addresses, err: err})
 		}()
 	}
@@ -262,7 +262,6 @@ func (w *watcher) skip(object, reason string) {
 // whether it answers or not, so that its loss is not taken for a wait.
 func (w *watcher) goOn() error {
 	s := w.services
-	at := w.now() + session.Lead
 	w.remark("warning", fmt.Sprintf("the watch was killed, or the machine went down, after %.1f s, and goes on", w.left.Last.Seconds()))
 	for _, key := range s.take() {
 		now, unprobed, exists := s.look(key)
@@ -272,7 +271,7 @@ func (w *watcher) goOn() error {
 		s.known[key] = now
 		w.noteUnprobed(unprobed)
 		for _, e := range now.externals {
-			if err := w.goOnAt(e, at, now.local); err != nil {
+			if err := w.goOnAt(e, now.local); err != nil {
 				return err
 			}
 		}
@@ -297,16 +296,16 @@ func (w *watcher) goOn() error {
 
 // goOnAt begins the next lane to an address. It waits for its first answer if it is a new address, if its name cannot be looked up, or if
 // the lane needs to know what a correct answer is.
-func (w *watcher) goOnAt(e cluster.External, at time.Duration, local bool) error {
+func (w *watcher) goOnAt(e cluster.External, local bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askAgain)
 	defer cancel()
 	l, addresses, err := w.lane(ctx, e)
 	if _, was := w.lanes.before[e.String()]; !was || err != nil || l.Protocol != probes.ProtocolTCPDial {
-		w.services.waiting[e] = &waiting{since: at}
+		w.services.waiting[e] = &waiting{since: w.now()}
 		return nil
 	}
 	w.services.names[e] = addresses
-	return w.startLane(target{External: e, lane: l, local: local}, at, true)
+	return w.startLane(target{External: e, lane: l, local: local}, w.now()+session.Lead, true) // look-ups take time
 }
 
 // waitsFor reports whether an external address of that name waits for its first answer.

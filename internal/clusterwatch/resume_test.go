@@ -1,9 +1,12 @@
 package clusterwatch
 
 import (
+	"context"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,6 +134,47 @@ func TestLossAfterAKillIsSeen(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(o.Out, "unfinished")); err == nil {
 		t.Error("the unfinished record is left beside the report")
+	}
+}
+
+// Look-ups of names take their time when a watch goes on: each lane begins after its own.
+func TestLanesBeginAfterTheirLookUps(t *testing.T) {
+	t.Parallel()
+	const takes = 500 * time.Millisecond
+	s := newStand(t)
+	addresses, slow := map[string]netip.Addr{}, new(atomic.Bool)
+	for _, name := range []string{"a", "b", "c"} {
+		at := address()
+		listen(t, at)
+		addresses[name+".example"] = netip.MustParseAddr(at)
+		s.balanced(name, name+".example")
+	}
+	o := s.options()
+	o.resolve = func(_ context.Context, _, host string) ([]netip.Addr, error) {
+		if slow.Load() {
+			time.Sleep(takes) // the tested length
+		}
+		return []netip.Addr{addresses[host]}, nil
+	}
+	r := s.start(o)
+	r.goesOn(10)
+	o = r.killed()
+	slow.Store(true)
+	again := s.start(o)
+	again.goesOn(10)
+	again.report(analysis.Invalid)
+	begins := map[string]time.Duration{}
+	for e, err := range again.history().Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, is := e.Body.(record.Lane); is {
+			begins[l.Name] = e.At
+		}
+	}
+	a, b, c := begins["shop/a:18080 at a.example (2)"], begins["shop/b:18080 at b.example (2)"], begins["shop/c:18080 at c.example (2)"]
+	if a == 0 || b-a < takes || c-b < takes {
+		t.Errorf("the lanes begin at %v, %v and %v, and each look-up takes %v", a, b, c, takes)
 	}
 }
 

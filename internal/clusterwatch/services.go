@@ -187,7 +187,7 @@ func (s *services) nodeAddresses() []cluster.Node {
 
 // lane returns the lane of the options to an external address. A name is looked up, and its first address is the target.
 func (w *watcher) lane(ctx context.Context, e cluster.External) (probes.Lane, map[netip.Addr]bool, error) {
-	all, err := lookUp(ctx, e.Host)
+	all, err := w.lookUp(ctx, e.Host)
 	if err != nil {
 		return probes.Lane{}, nil, err
 	}
@@ -202,11 +202,11 @@ func (w *watcher) lane(ctx context.Context, e cluster.External) (probes.Lane, ma
 }
 
 // lookUp returns the addresses of a host; at least one.
-func lookUp(ctx context.Context, host string) (map[netip.Addr]bool, error) {
+func (w *watcher) lookUp(ctx context.Context, host string) (map[netip.Addr]bool, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return map[netip.Addr]bool{a.Unmap(): true}, nil
 	}
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	found, err := w.o.resolve(ctx, "ip", host)
 	if err != nil {
 		return nil, fmt.Errorf("looking up the load balancer's name: %w", err)
 	}

@@ -179,6 +179,14 @@ func (s *stand) service(name string, labels map[string]string, addresses ...stri
 			{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}}}})
 }
 
+// balanced applies a Service whose load balancer has a name.
+func (s *stand) balanced(name, host string) {
+	s.t.Helper()
+	s.apply(&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"},
+		Spec:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Port: servicePort}}},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: host}}}}})
+}
+
 type applied interface {
 	metav1.Object
 	runtime.Object

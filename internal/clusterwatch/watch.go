@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -42,6 +44,8 @@ type Options struct {
 	Resume              bool   // go on with the record of a killed watch
 	// Within is how long the API server may take to answer all that is asked before the start; default 20 s.
 	Within time.Duration
+
+	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error) // nil for this machine's resolver
 }
 
 // startLimit is the default of Options.Within.
@@ -52,6 +56,9 @@ const startLimit = 20 * time.Second
 func Run(ctx context.Context, o Options) (*session.Result, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
+	}
+	if o.resolve == nil {
+		o.resolve = net.DefaultResolver.LookupNetIP
 	}
 	w := &watcher{o: o, lanes: newLanes()}
 	if err := w.open(ctx); err != nil {
