@@ -227,7 +227,7 @@ func (f *follower) lookUpNames(ctx context.Context) {
 
 // lookedUp ends the lane to an address that its name no longer has. Its next lane is to another one.
 func (f *follower) lookedUp(a answer) error {
-	if a.err != nil || a.addresses[a.lane.Target.Addr()] {
+	if a.err != nil || a.addresses[a.lane.Target.Addr()] || !f.lanes.runs(a.target) { // a late answer may be about an earlier lane
 		return nil
 	}
 	at, text := f.now(), fmt.Sprintf("the name %s no longer has the address %s", a.Host, a.lane.Target.Addr())

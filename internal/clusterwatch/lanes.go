@@ -82,6 +82,14 @@ func (l *lanes) remove(e cluster.External) (t target, was bool) {
 	return t, was
 }
 
+// runs reports whether the lane of a target still runs.
+func (l *lanes) runs(t target) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, runs := l.running[t.External]
+	return runs && now.lane.ID == t.lane.ID
+}
+
 // all returns the running lanes in the order of their ids.
 func (l *lanes) all() []target {
 	l.mu.Lock()

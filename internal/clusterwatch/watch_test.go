@@ -2,12 +2,15 @@ package clusterwatch
 
 import (
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/probes"
 )
 
 func laneName(service, address string) string { return "shop/" + service + ":18080 at " + address }
@@ -208,6 +211,34 @@ func TestRevokedCredentialsAreNoPass(t *testing.T) {
 				t.Errorf("nobody was told: %q", r.said)
 			}
 		})
+	}
+}
+
+// A look-up that ends after its lane says nothing about the next lane to the same name, nor about a Service that is gone.
+func TestLateLookUpEndsNoOtherLane(t *testing.T) {
+	e := cluster.External{Service: "shop/web", Host: "web.example", Number: 80}
+	lane := func(address string) target {
+		return target{External: e, lane: probes.Lane{Name: e.String(), Target: netip.MustParseAddrPort(address)}}
+	}
+	w := &watcher{lanes: newLanes(), services: &services{waiting: map[cluster.External]*waiting{}}}
+	f := &follower{watcher: w}
+	old, next := lane("192.0.2.1:80"), lane("192.0.2.2:80")
+	late := func(when string) {
+		t.Helper()
+		if err := f.lookedUp(answer{target: old, addresses: map[netip.Addr]bool{next.lane.Target.Addr(): true}}); err != nil {
+			t.Fatal(err)
+		}
+		if len(w.services.waiting) > 0 {
+			t.Errorf("%s, its target waits for an answer", when)
+		}
+	}
+	w.lanes.add(&old)
+	w.lanes.remove(e)
+	late("after its Service is gone")
+	w.lanes.add(&next)
+	late("after another lane began")
+	if !w.lanes.runs(next) {
+		t.Error("the next lane has ended")
 	}
 }
 
