@@ -125,21 +125,20 @@ func (l *long) closeLane(n *lane) {
 			c.close(n.Close == CloseRST)
 		}
 		if c.unreported.class != 0 {
-			l.recordUnreported(n, c)
+			l.tcp.engine.recordUnreported(n, c.source, c.dialStart, c.unreported)
 		}
 	}
 	delete(l.lanes, n)
 }
 
-// recordUnreported records a failure as an attempt beyond the schedule, at the end of the lane.
-func (l *long) recordUnreported(n *lane, c *connection) {
-	e := l.tcp.engine
+// recordUnreported records a failure as an attempt beyond the schedule, at the end of the lane. Its five-tuple was used last at an instant.
+func (e *Engine) recordUnreported(n *lane, source netip.AddrPort, used time.Duration, why failure) {
 	now := e.host.now()
 	f := e.newFlight(n)
 	f.Attempt = record.Attempt{Lane: n.ID, Seq: n.cursor.next, Intended: min(n.end, now), Start: now,
-		Source: c.source, TupleAge: now - c.dialStart}
+		Source: source, TupleAge: now - used}
 	n.cursor.next++
-	e.finish(f, c.unreported.class, c.unreported.detail)
+	e.finish(f, why.class, why.detail)
 }
 
 // dial starts the handshake for the attempt.

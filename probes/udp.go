@@ -128,10 +128,14 @@ func (u *udp) cancel(f *flight) {
 	}
 }
 
-// closeLane closes the socket of a sticky lane.
+// closeLane closes the socket of a sticky lane, and records a wrong answer after its last attempt.
 func (u *udp) closeLane(n *lane) {
-	if s := u.sticky[n]; s != nil && s.fd >= 0 {
+	s := u.sticky[n]
+	if s != nil && s.fd >= 0 {
 		u.tcp.sockets.close(s.fd, false)
+	}
+	if s != nil && s.pendingFault != "" {
+		u.tcp.engine.recordUnreported(n, s.source, s.lastSent, failure{record.WrongAnswer, s.pendingFault})
 	}
 	delete(u.sticky, n)
 }
@@ -149,7 +153,7 @@ type stickySocket struct {
 	// ones.
 	answered      [1024]uint64
 	pendingDetail string // for the next ok attempt
-	pendingFault  string // of an unexpected answer: the outcome of the next attempt
+	pendingFault  string // of an unexpected answer: the outcome of the next attempt, or of one more at the lane's end
 }
 
 // startSticky sends the attempt's datagram on the lane's socket.

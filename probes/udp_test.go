@@ -131,6 +131,26 @@ func TestDuplicateAndLateAnswersAreRecorded(t *testing.T) {
 	}
 }
 
+// A wrong answer after the last attempt is the outcome of one more.
+func TestWrongAnswerAfterTheLastAttemptIsRecorded(t *testing.T) {
+	var got []record.Attempt
+	e := newEngine(Config{Record: func(a record.Attempt) { got = append(got, a) }}, &fakeHost{at: time.Second})
+	u := newUDP(&tcp{engine: e})
+	e.protocols = map[string]protocol{ProtocolUDPSticky: u}
+	l := udpLane(ProtocolUDPSticky, netip.MustParseAddrPort("127.0.0.1:53")).WithDefaults()
+	n := e.beginLane(l, 0, newLaneStats(l), 0)
+	n.end, n.cursor.next = 500*time.Millisecond, 50 // all have ended
+	s := &stickySocket{udp: u, lane: n, fd: -1, source: netip.MustParseAddrPort("127.0.0.1:4000"), lastSent: 490 * time.Millisecond}
+	u.sticky[n] = s
+	s.receive([]byte("hello, who is there?"))
+	e.launch()
+	want := record.Attempt{Lane: l.ID, Seq: 50, Intended: n.end, Start: time.Second, Source: s.source, TupleAge: 510 * time.Millisecond,
+		Class: record.WrongAnswer, Detail: "not an answer"}
+	if len(got) != 1 || got[0] != want || len(e.lanes) != 0 {
+		t.Errorf("%+v, want %+v; lanes %v", got, want, e.lanes)
+	}
+}
+
 // Answers in any order go to the attempts with their numbers.
 func TestAnswersOutOfOrder(t *testing.T) {
 	var held []func()
