@@ -46,9 +46,11 @@ func Protocols() []string { return slices.Clone(knownProtocols) }
 
 const defaultPath = "/hostname" // of agnhost netexec and of the lab's backend
 
-// Limits of a lane's fields. MaxRate is far above the rate that one engine reaches; it catches wrong units.
+// Limits of a lane's fields. MaxRate is far above the rate that one engine reaches; it catches wrong units. At a rate below MinRate, which
+// records refuse too, the time of the next attempt would be no number of nanoseconds.
 const (
 	MaxRate        = 100_000
+	MinRate        = 1e-6
 	maxReuse       = 1 << 20 // five-tuples of a reuse lane
 	minInFlight    = 16
 	maxConnections = 10_000 // connections of a tcp-long lane
@@ -67,7 +69,7 @@ type Lane struct {
 	// without them the client's kernel refuses a bound five-tuple in TIME_WAIT (tcp_twsk_unique()).
 	Policy string  `json:"policy,omitempty"`
 	Close  string  `json:"close,omitempty"` // CloseFIN (default) or CloseRST
-	Rate   float64 `json:"rate"`            // attempts per second, above 0, at most MaxRate
+	Rate   float64 `json:"rate"`            // attempts per second, MinRate to MaxRate
 
 	// SourcePrefix is the range of source addresses. Every address in it must be local to the client's namespace (`ip
 	// route add local PREFIX dev lo`; for IPv6 with net.ipv6.ip_nonlocal_bind=1, or assign each, see inet6_bind()). Without it
@@ -166,8 +168,8 @@ func (l Lane) Validate() error {
 		return fail("protocol %q is unknown; known are %s", l.Protocol, strings.Join(knownProtocols, ", "))
 	case l.Close != CloseFIN && l.Close != CloseRST:
 		return fail("close %q is unknown; known are %s and %s", l.Close, CloseFIN, CloseRST)
-	case !(l.Rate > 0 && l.Rate <= MaxRate): // the negation also catches NaN
-		return fail("rate %v attempts per second is not above 0 and at most %d", l.Rate, MaxRate)
+	case !(l.Rate >= MinRate && l.Rate <= MaxRate): // the negation also catches NaN
+		return fail("rate %v attempts per second is not between %v and %d", l.Rate, MinRate, MaxRate)
 	case l.DialDeadline < 0 || l.ReplyDeadline < 0 || l.DelayedAfter < 0 || l.InFlight < 0:
 		return fail("a deadline, a threshold or the in-flight cap is negative")
 	case l.SourcePrefix.IsValid() && l.SourcePrefix.Addr().Is4() != l.Target.Addr().Is4():

@@ -69,6 +69,7 @@ func TestLaneValidate(t *testing.T) {
 		"rate":      func(l *Lane) { l.Rate = 0 },
 		"rate NaN":  func(l *Lane) { l.Rate = math.NaN() },
 		"rate 1e+":  func(l *Lane) { l.Rate = 1e9 },
+		"rate 1e-7": func(l *Lane) { l.Rate = 1e-7 },
 		"negative":  func(l *Lane) { l.DialDeadline = -1 },
 		"families":  func(l *Lane) { l.SourcePrefix = netip.MustParsePrefix("fd00::/64") },
 		"host":      func(l *Lane) { l.Host = "a\r\nb: c" },
@@ -91,6 +92,22 @@ func TestLaneValidate(t *testing.T) {
 		if err := l.Validate(); err == nil || !strings.Contains(err.Error(), first) || !strings.Contains(err.Error(), "lane 7") {
 			t.Errorf("%s: %v", word, err)
 		}
+	}
+}
+
+// At the lowest rate, two attempts are due at different times that nothing overflows.
+func TestScheduleOfTheLowestRate(t *testing.T) {
+	l := fullLane()
+	l.Policy, l.Rate = PolicyFresh, MinRate
+	if err := l.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	c := cursor{schedule: schedule{start: time.Hour, rate: l.Rate}, end: never}
+	if first := c.due(); first != time.Hour {
+		t.Errorf("the first attempt is due at %v", first)
+	}
+	if c.next++; c.due() != time.Hour+1e6*time.Second {
+		t.Errorf("the second attempt is due at %v", c.due())
 	}
 }
 
