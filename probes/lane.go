@@ -164,6 +164,8 @@ func (l Lane) Validate() error {
 		return fail("has no name")
 	case !l.Target.IsValid() || l.Target.Port() == 0 || l.Target.Addr().IsUnspecified():
 		return fail("target %s is not an address with a port", l.Target)
+	case l.Target.Addr().Zone() != "":
+		return fail("target %s has the IPv6 zone %q, and link-local addresses cannot be measured; give an address that needs no zone", l.Target, l.Target.Addr().Zone())
 	case !slices.Contains(knownProtocols, l.Protocol):
 		return fail("protocol %q is unknown; known are %s", l.Protocol, strings.Join(knownProtocols, ", "))
 	case l.Close != CloseFIN && l.Close != CloseRST:

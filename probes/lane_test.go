@@ -64,6 +64,7 @@ func TestLaneValidate(t *testing.T) {
 		"name":      func(l *Lane) { l.Name = "" },
 		"target":    func(l *Lane) { l.Target = netip.AddrPort{} },
 		"port":      func(l *Lane) { l.Target = netip.AddrPortFrom(l.Target.Addr(), 0) },
+		"zone":      func(l *Lane) { l.Target, l.SourcePrefix = netip.MustParseAddrPort("[fe80::1%eth0]:80"), netip.Prefix{} },
 		"protocol":  func(l *Lane) { l.Protocol = "tcp" },
 		"close":     func(l *Lane) { l.Close = "hard" },
 		"rate":      func(l *Lane) { l.Rate = 0 },
