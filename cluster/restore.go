@@ -46,8 +46,8 @@ type Changed struct {
 	Namespace, Name string
 	Restore         Restore
 	images          map[string]string // current images, by container
-	taints          []corev1.Taint    // current taints of a node at the version
-	version         string
+	taints          []corev1.Taint    // current taints of a node
+	version         string            // at which these are current
 }
 
 // String names the object and its changes.
@@ -113,6 +113,7 @@ func changedDaemonSets(sets ...appsv1.DaemonSet) (all []Changed, err error) {
 		for _, container := range sets[i].Spec.Template.Spec.Containers {
 			o.images[container.Name] = container.Image
 		}
+		o.version = sets[i].ResourceVersion
 		all = append(all, o)
 	}
 	return all, errors.Join(wrong...)
@@ -193,16 +194,27 @@ func (o Changed) nodeSpec() map[string]any {
 	return spec
 }
 
+// restoreDaemonSet replaces images that nobody else has changed meanwhile, and retries after a conflict.
 func (c *Cluster) restoreDaemonSet(ctx context.Context, o Changed) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": withoutAnnotation}, "spec": o.setSpec()})
-	if err != nil {
+	for tried := 1; ; tried++ {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": o.version, "annotations": withoutAnnotation}, "spec": o.setSpec()})
+		if err != nil {
+			return err
+		}
+		d, err := c.Client.AppsV1().DaemonSets(o.Namespace).Patch(ctx, o.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsConflict(err) && tried < maxConflicts {
+			now, err := c.ChangedDaemonSet(ctx, o.Namespace, o.Name)
+			if err != nil || len(now) == 0 {
+				return err // nil if the DaemonSet is restored already
+			}
+			o = now[0]
+			continue
+		}
+		if err == nil && d.Annotations[RestoreAnnotation] != "" {
+			err = errors.New("the annotation was not removed")
+		}
 		return err
 	}
-	d, err := c.Client.AppsV1().DaemonSets(o.Namespace).Patch(ctx, o.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	if err == nil && d.Annotations[RestoreAnnotation] != "" {
-		err = errors.New("the annotation was not removed")
-	}
-	return err
 }
 
 // setSpec returns the part of a strategic merge patch that restores a DaemonSet's images.
