@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hitless/hitless/internal/cache"
@@ -139,9 +140,11 @@ func (f *file) read() (State, error) {
 // write replaces the state in place.
 func (f *file) write(s State) error {
 	s.Changed = time.Now().Round(0)
-	const maxError = stateSize / 2 // the other fields are short
-	s.Error = s.Error[:min(len(s.Error), maxError)]
 	data, err := json.Marshal(s)
+	for err == nil && len(data) > stateSize && s.Error != "" { // as JSON a letter can have six bytes; the other fields are short
+		s.Error = strings.ToValidUTF8(s.Error[:len(s.Error)*9/10], "")
+		data, err = json.Marshal(s)
+	}
 	if err == nil {
 		_, err = f.WriteAt(append(data, bytes.Repeat([]byte{'\n'}, max(0, stateSize-len(data)))...), 0)
 	}
