@@ -180,7 +180,10 @@ func (t tableNotifier) Event(e record.Event) {
 func (l *Lab) runPart(ctx context.Context, name string, run func(ctx context.Context) error) {
 	l.wait.Go(func() {
 		if err := run(ctx); err != nil && ctx.Err() == nil {
-			l.failed <- fmt.Errorf("%s failed: %w", name, err)
+			select {
+			case l.failed <- fmt.Errorf("%s failed: %w", name, err):
+			default: // the first failures ended the run, and Down must not wait for a reader
+			}
 		}
 	})
 }
