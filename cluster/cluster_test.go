@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -42,5 +44,39 @@ func TestTokenFileIsUsed(t *testing.T) {
 	version, err := c.Client.Discovery().ServerVersion()
 	if err != nil || version.GitVersion != "v1.37.1" || len(shown) != 1 || shown[0] != "Bearer of-the-pod" {
 		t.Errorf("%v, %v; the credentials were %q", version, err, shown)
+	}
+}
+
+// A server that does not tell its version keeps nobody for longer than the caller waits.
+func TestFactsEndWithTheContext(t *testing.T) {
+	asked, over := make(chan struct{}, 1), make(chan struct{})
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-r.Context().Done():
+		case <-over:
+		}
+	}))
+	defer api.Close()
+	defer close(over)
+	c, err := New(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	read := make(chan error, 1)
+	go func() {
+		_, err := c.Facts(ctx)
+		read <- err
+	}()
+	<-asked
+	cancel()
+	select {
+	case err := <-read:
+		if err == nil {
+			t.Error("there are facts")
+		}
+	case <-time.After(answerTimeout / 2):
+		t.Error("the context has ended, and the facts are still read")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hitless/hitless/observers"
@@ -101,7 +102,7 @@ type Node struct {
 // Facts reads the facts of the cluster. It needs `list nodes`; facts that it may not read are unknown.
 func (c *Cluster) Facts(ctx context.Context) (Facts, error) {
 	var f Facts
-	version, err := c.Client.Discovery().ServerVersion()
+	version, err := discovery.ToServerVersionInterfaceWithContext(c.Client.Discovery()).ServerVersionWithContext(ctx)
 	if err != nil {
 		return f, fmt.Errorf("reading the version of the API server at %s: %w", c.Server, Explain(err))
 	}
