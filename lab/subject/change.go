@@ -18,13 +18,15 @@ import (
 // Change makes the next Start of a node's proxy start another program of the lab, named by its Spec. The running proxy must have
 // exited.
 func (f *Fleet) Change(node, subject string) error {
-	if p := f.live[node]; p != nil && p.Running() {
+	if p := f.last(node); p != nil && p.Running() {
 		return fmt.Errorf("the proxy of %s still runs; stop it before the next Start starts another", node)
 	}
 	program, err := f.find(subject)
 	if err != nil {
 		return err
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.runs[node] = program
 	return nil
 }
@@ -167,7 +169,7 @@ func (f *Fleet) Retire(ctx context.Context) error {
 		if e := f.spec(node.Name).Exec; e == nil || len(e.Cleanup) == 0 {
 			continue
 		}
-		if p := f.live[node.Name]; p != nil && p.Running() {
+		if p := f.last(node.Name); p != nil && p.Running() {
 			if err := f.Stop(ctx, node.Name); err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -37,9 +38,11 @@ type Config struct {
 	Now         func() time.Duration
 }
 
-// Fleet is one proxy on each node.
+// Fleet is one proxy on each node. It is safe for concurrent use: a run that is stopped looks at the proxies while the scenario goes on.
 type Fleet struct {
-	cfg  Config
+	cfg Config
+
+	mu   sync.Mutex
 	runs map[string]Program // by node
 	live map[string]*procs.Process
 }
@@ -68,7 +71,20 @@ func (f *Fleet) Prepare(name string) error {
 	return nil
 }
 
-func (f *Fleet) spec(node string) Spec { return f.runs[node].Spec }
+func (f *Fleet) program(node string) Program {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.runs[node]
+}
+
+func (f *Fleet) spec(node string) Spec { return f.program(node).Spec }
+
+// last is the process of a node's proxy, which may have ended; nil if none was started.
+func (f *Fleet) last(node string) *procs.Process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.live[node]
+}
 
 // StartAll starts the subject on every node and waits until each proxy is ready: it reports the requested mode, its healthz
 // answers 200 and its log has no sync error; an Exec has its own check. A sync error is returned with the line of the log.
@@ -97,7 +113,7 @@ func (f *Fleet) Start(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if p := f.live[name]; p != nil && p.Running() {
+	if p := f.last(name); p != nil && p.Running() {
 		return fmt.Errorf("the proxy of %s already runs", name)
 	}
 	if err := f.launch(node); err != nil {
@@ -117,7 +133,9 @@ func (f *Fleet) launch(node *topology.Node) error {
 	if err != nil {
 		return err
 	}
+	f.mu.Lock()
 	f.live[node.Name] = p
+	f.mu.Unlock()
 	spec := f.spec(node.Name)
 	f.record(node.Name, "started", spec.String()+" started")
 	go func() {
@@ -177,7 +195,7 @@ func (f *Fleet) Exited() error {
 }
 
 func (f *Fleet) exited(node string) error {
-	p := f.live[node]
+	p := f.last(node)
 	if p == nil || p.Running() {
 		return nil
 	}
@@ -268,7 +286,7 @@ func (f *Fleet) syncErrorLine(node string) string {
 }
 
 func (f *Fleet) process(node string) (*procs.Process, error) {
-	p := f.live[node]
+	p := f.last(node)
 	if p == nil || !p.Running() {
 		return nil, fmt.Errorf("no proxy runs on %q", node)
 	}

@@ -20,7 +20,7 @@ import (
 
 // processSpec is the process of the subject on a node.
 func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
-	run := f.runs[node.Name]
+	run := f.program(node.Name)
 	start := procs.Spec{
 		Name: logName(node.Name), Path: run.Path,
 		// As on a node with several cores, so that races between goroutines can occur on the single CPU of the guest.
@@ -46,7 +46,7 @@ func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 
 // placeholderValues are the values of the placeholders on a node.
 func (f *Fleet) placeholderValues(node *topology.Node) (map[string]string, error) {
-	run := f.runs[node.Name]
+	run := f.program(node.Name)
 	config, err := clientcmd.BuildConfigFromFlags("", f.cfg.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig for %s: %w", run.Spec, err)
