@@ -86,25 +86,25 @@ func (w *HistoryWriter) Attempt(a Attempt) {
 func (w *HistoryWriter) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.flush()
+	return w.explain(w.err)
+}
+
+func (w *HistoryWriter) flush() {
 	w.keep(w.events.Flush())
 	w.keep(w.attempts.Flush())
-	return w.explain(w.err)
 }
 
 // Close flushes and closes the files, and returns the first error of the writer's life.
 func (w *HistoryWriter) Close() error {
-	if w.thinner != nil {
-		w.keepLocked(w.thinner.Close())
-	}
-	w.keepLocked(w.Flush())
-	w.keepLocked(w.closeFiles())
-	return w.explain(w.err)
-}
-
-func (w *HistoryWriter) keepLocked(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.keep(err)
+	if w.thinner != nil {
+		w.keep(w.thinner.Close())
+	}
+	w.flush()
+	w.keep(w.closeFiles())
+	return w.explain(w.err)
 }
 
 func (w *HistoryWriter) keep(err error) {

@@ -1,6 +1,8 @@
 package record
 
 import (
+	"errors"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -166,6 +168,40 @@ func TestManyMayRecordAtOnce(t *testing.T) {
 	}
 	if want := map[uint16]uint64{0: 500, 1: 500, 2: 500, 3: 500}; !cmp.Equal(next, want) {
 		t.Fatalf("attempts by lane: %v, want %v", next, want)
+	}
+}
+
+// An observer that has not noticed the end yet records nothing while Close writes what a thinned record holds.
+func TestClosingExcludesOthers(t *testing.T) {
+	w, err := NewHistoryWriter(t.TempDir(), Run{Record: RecordThinned})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.attempts = NewAttemptWriter(in)
+	w.thinner = NewThinner(w.attempts)
+	w.Event(Event{Body: Lane{ID: 1, Rate: 100, Protocol: ProtocolNew}})
+	for i := range 50_000 {
+		w.Attempt(Attempt{Lane: 1, Seq: uint64(i), Class: OK, Start: time.Duration(i), Backend: "web-1"})
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- errors.Join(w.Close(), in.Close()) }()
+	if _, err := out.Read(make([]byte, 1)); err != nil { // Close writes now, and waits for a reader
+		t.Fatal(err)
+	}
+	if w.mu.TryLock() {
+		t.Error("others may record while Close writes")
+		w.mu.Unlock()
+	}
+	const pipe = 1 << 16 // what it takes without a reader
+	if n, err := io.Copy(io.Discard, out); n < 2*pipe || err != nil {
+		t.Errorf("Close wrote %d bytes, too few to wait: %v", n, err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 }
 
