@@ -42,6 +42,7 @@ func (r *Cluster) measure(ctx context.Context) (err error) {
 			Text: fmt.Sprintf("the API server did not answer for %.1f s, from %.1f s on: changes in that time are late in this record, or missing",
 				to.Sub(from).Seconds(), from.Sub(clock.begin).Seconds())})
 	})
+	defer r.cluster.ReportSilences(nil) // the run's namespace is deleted after the record has ended
 	running, died := context.WithCancelCause(ctx)
 	defer died(nil)
 	lanes, err := r.startProber(programs, w, died, func() time.Duration { return time.Since(real) })
