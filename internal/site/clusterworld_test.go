@@ -1,8 +1,12 @@
 package site
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/lab/replay"
 )
 
 // countedClock counts how often it was asked.
@@ -22,6 +27,24 @@ type countedClock struct {
 func (c *countedClock) Now() time.Time {
 	c.asked.Add(1)
 	return c.RealClock.Now()
+}
+
+// readyToMeasure is a run on a cluster that it has looked at.
+func readyToMeasure(t *testing.T, server, program string) *Cluster {
+	t.Helper()
+	r, err := newCluster(Call{Scenario: "rollout", Program: program, Out: t.TempDir()}, LiveOptions{Kubeconfig: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.cluster, err = cluster.New(&rest.Config{Host: server}); err != nil {
+		t.Fatal(err)
+	}
+	r.facts.Nodes = []cluster.Node{{Name: "node-1"}}
+	if err := r.claim(r.command()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(context.Background()) })
+	return r
 }
 
 // A silence of the API server after the end of the record, while the namespace is deleted, is not recorded.
@@ -37,18 +60,8 @@ func TestSilenceAfterTheRecordIsNotRecorded(t *testing.T) {
 	}))
 	defer api.Close()
 	clock := &countedClock{}
-	r, err := newCluster(Call{Scenario: "rollout", Program: "/nowhere/hitless", Out: t.TempDir()}, LiveOptions{Kubeconfig: "x", Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.cluster, err = cluster.New(&rest.Config{Host: api.URL}); err != nil {
-		t.Fatal(err)
-	}
-	r.facts.Nodes = []cluster.Node{{Name: "node-1"}}
-	if err := r.claim(r.command()); err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close(t.Context())
+	r := readyToMeasure(t, api.URL, "/nowhere/hitless")
+	r.live.Clock = clock
 	if err := r.measure(t.Context()); err == nil {
 		t.Fatal("it was measured without a probe worker")
 	}
@@ -58,5 +71,37 @@ func TestSilenceAfterTheRecordIsNotRecorded(t *testing.T) {
 	}
 	if after := clock.asked.Load(); after != before {
 		t.Error("the silence was recorded after the record's end")
+	}
+}
+
+// The death of the probe worker ends a run at once, with this reason: it is no interruption by a person, although it ends requests.
+func TestDeathOfTheWorkerEndsTheRun(t *testing.T) {
+	over, cluster := make(chan struct{}), replay.New().Handler()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			cluster.ServeHTTP(w, r)
+			return
+		}
+		select { // without an answer the run waits
+		case <-r.Context().Done():
+		case <-over:
+		}
+	}))
+	defer api.Close()
+	defer api.CloseClientConnections()
+	defer close(over)
+	worker := filepath.Join(t.TempDir(), "hitless")
+	if err := os.WriteFile(worker, []byte("#!/bin/sh\nread first\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	measured := make(chan error, 1)
+	go func() { measured <- readyToMeasure(t, api.URL, worker).measure(t.Context()) }()
+	select {
+	case err := <-measured:
+		if err == nil || errors.Is(err, context.Canceled) || err.Error() != "the probe worker ended with exit status 3" {
+			t.Errorf("the run ended with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a minute after the worker's end the run goes on")
 	}
 }
