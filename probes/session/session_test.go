@@ -5,10 +5,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -274,6 +276,36 @@ func TestTargetsThatCannotBeMeasuredAreRejected(t *testing.T) {
 		if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want an error with %q", name, err, test.want)
 		}
+	}
+}
+
+// A UDP target whose answer is wrong, or that refuses, is asked again after a pause: a busy loop would be a flood.
+func TestUDPTargetIsAskedWithPauses(t *testing.T) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int32
+	go func() {
+		buffer := make([]byte, 512)
+		for _, from, err := conn.ReadFrom(buffer); err == nil; _, from, err = conn.ReadFrom(buffer) {
+			asked.Add(1)
+			_, _ = conn.WriteTo([]byte("who is there?"), from)
+		}
+	}()
+	l := probes.Lane{Target: netip.MustParseAddrPort(conn.LocalAddr().String()), Protocol: probes.ProtocolUDPFresh,
+		DialDeadline: 100 * time.Millisecond, ReplyDeadline: 400 * time.Millisecond}
+	if err := CheckTarget(t.Context(), &l); err == nil {
+		t.Error("a wrong answer is accepted")
+	}
+	if n := asked.Load(); n == 0 || n > 10 {
+		t.Errorf("the target was asked %d times in half a second", n)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckTarget(t.Context(), &l); err == nil {
+		t.Error("a target that refuses is accepted")
 	}
 }
 

@@ -127,17 +127,23 @@ func checkUDPTarget(ctx context.Context, l *probes.Lane) error {
 	}
 	defer conn.Close()
 	var last error
+	patience := l.ReplyDeadline / 4
 	for ctx.Err() == nil {
 		for _, try := range []struct {
 			word   string
 			status int
 		}{{"attempt", 0}, {"echo", http.StatusOK}} {
-			answered, err := exchangeDatagram(conn, try.word, l.ReplyDeadline/4)
+			over := time.NewTimer(patience)
+			answered, err := exchangeDatagram(conn, try.word, patience)
 			if answered {
 				l.Status = try.status
 				return nil
 			}
 			last = err
+			select { // a target that refuses at once is not asked at once again
+			case <-over.C:
+			case <-ctx.Done():
+			}
 		}
 	}
 	return fmt.Errorf("sending the target requests before measuring: %w; it must answer `attempt NUMBER`, as the lab's backend does, "+
