@@ -1,6 +1,7 @@
 package debian
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -74,10 +75,14 @@ type File struct {
 type Mirror struct {
 	base   *url.URL
 	client *http.Client
+	most   int64 // bytes of a file; 0 for maxFile
 }
 
-// fileTime bounds the download of one file.
-const fileTime = 10 * time.Minute
+// Bounds of the download of one file.
+const (
+	fileTime = 10 * time.Minute
+	maxFile  = 1 << 30 // bytes; no package that a lab needs is nearly as large
+)
 
 // Find finds the mirror, and returns its address without a password.
 func (m *Mirror) Find(ctx context.Context) (string, error) {
@@ -144,8 +149,12 @@ func (m *Mirror) Fetch(ctx context.Context, f File, dir, name string) error {
 	}
 	defer out.Discard()
 	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(out, sum), answer.Body); err != nil {
+	most := cmp.Or(m.most, maxFile)
+	switch n, err := io.Copy(io.MultiWriter(out, sum), io.LimitReader(answer.Body, most+1)); {
+	case err != nil:
 		return m.failed(ctx, f, err)
+	case n > most:
+		return fmt.Errorf("downloading %s: it has more than %d bytes, and is not Debian's; name another mirror in %s", address.Redacted(), most, MirrorVariable)
 	}
 	if found := hex.EncodeToString(sum.Sum(nil)); found != f.Sha256 {
 		return fmt.Errorf("downloading %s: it has the SHA-256 %s, and must have %s; it is damaged or not Debian's, and nothing of it is kept: try it again, or name another mirror in %s",

@@ -78,6 +78,8 @@ func TestFetch(t *testing.T) {
 		case "/debian/pool/short.deb":
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte(content))
+		case "/debian/pool/large.deb":
+			_, _ = w.Write(make([]byte, 10_000))
 		case "/debian/pool/broken.deb":
 			http.Error(w, "maintenance", http.StatusServiceUnavailable)
 		default:
@@ -104,13 +106,14 @@ func TestFetch(t *testing.T) {
 		"not in it":      {"file://" + folder, "pool/other.deb", content, []string{"other.deb"}, true},
 		"another digest": {server.URL + "/debian", "pool/whole.deb", "another package", []string{"SHA-256 " + fileOf("", content).Sha256, fileOf("", "another package").Sha256, "nothing of it is kept"}, false},
 		"truncated":      {server.URL + "/debian", "pool/short.deb", content, []string{"short.deb", "network", MirrorVariable}, false},
+		"too large":      {server.URL + "/debian", "pool/large.deb", content, []string{"large.deb", "more than 4096 bytes", MirrorVariable}, false},
 		"gone":           {server.URL + "/debian", "pool/gone.deb", content, []string{"gone.deb"}, true},
 		"unavailable":    {server.URL + "/debian", "pool/broken.deb", content, []string{"503", MirrorVariable}, false},
 		"no network":     {offline.URL, "pool/whole.deb", content, []string{"whole.deb", "network", "HTTP_PROXY", MirrorVariable}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(MirrorVariable, c.mirror)
-			var m Mirror
+			m := Mirror{most: 4096}
 			if _, err := m.Find(t.Context()); err != nil {
 				t.Fatal(err)
 			}
