@@ -7,6 +7,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,8 +39,8 @@ type controller struct {
 	slices        discoverylisters.EndpointSliceLister
 	endpoints     corelisters.EndpointsLister
 	managedCaches map[string]cache.Indexer // objects that this controller manages, by resource
-	created       map[string]int           // number of created pods, by Deployment
-	expected      map[string]string        // the last created pod until the watch has delivered it, by Deployment
+	created       map[string]int           // number of created pods, by Deployment (keyOf)
+	expected      map[string]string        // the last created pod until the watch has delivered it, by Deployment (keyOf)
 	family        record.Family
 	nextAddrs     map[record.Family]netip.Addr
 	nextPort      int32
@@ -107,7 +108,9 @@ func (c *controller) handler() cache.ResourceEventHandler {
 
 func (c *controller) sync(ctx context.Context) {
 	deployments, _ := c.deployments.List(labels.Everything())
-	slices.SortFunc(deployments, func(a, b *appsv1.Deployment) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(deployments, func(a, b *appsv1.Deployment) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Namespace, b.Namespace))
+	})
 	services := managedObjects[*corev1.Service](c, "services")
 	for _, d := range deployments {
 		c.report(ctx, "Deployment "+d.Name, c.syncDeployment(ctx, d))

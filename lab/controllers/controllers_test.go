@@ -195,6 +195,35 @@ func TestLaggingWatchCreatesNoExtraPod(t *testing.T) {
 	}
 }
 
+// Deployments of one name in two namespaces get their pods independently, also while the watch lags.
+func TestDeploymentsOfOneNameInTwoNamespaces(t *testing.T) {
+	server := replay.New()
+	client := apiOf(t, server)
+	server.Fault(replay.DelayWatches{Scope: replay.Scope{Resource: "pods"}, By: 100 * time.Millisecond})
+	labels, replicas := map[string]string{"app": "web"}, int32(3)
+	for _, namespace := range []string{"default", "shop"} {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace},
+			Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}}}
+		if _, err := client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	control(t, client)
+	for _, namespace := range []string{"default", "shop"} {
+		waitFor(t, "the status of "+namespace+" to count all pods", func() bool {
+			got, err := client.AppsV1().Deployments(namespace).Get(ctx, "web", metav1.GetOptions{})
+			return err == nil && got.Status.Replicas >= replicas
+		})
+	}
+	for _, namespace := range []string{"default", "shop"} {
+		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) != int(replicas) {
+			t.Errorf("%s has %d pods, want %d: %v", namespace, len(list.Items), replicas, err)
+		}
+	}
+}
+
 // A watch that lags must not make the controller delete the endpoints of a new Service.
 func TestEndpointsOfANewServiceAreKept(t *testing.T) {
 	server := replay.New()

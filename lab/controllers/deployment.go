@@ -59,9 +59,12 @@ func (c *controller) syncDeployment(ctx context.Context, d *appsv1.Deployment) e
 	return c.writeStatus(ctx, d, current, old, available)
 }
 
+// keyOf names a Deployment among those of all namespaces.
+func keyOf(d *appsv1.Deployment) string { return d.Namespace + "/" + d.Name }
+
 // lags reports whether the watch has not yet delivered the last created pod; the pods would be miscounted.
 func (c *controller) lags(ctx context.Context, d *appsv1.Deployment) (bool, error) {
-	name := c.expected[d.Name]
+	name := c.expected[keyOf(d)]
 	if name == "" {
 		return false, nil
 	}
@@ -99,7 +102,7 @@ func (c *controller) create(ctx context.Context, d *appsv1.Deployment, hash stri
 	if node == "" {
 		return nil // the deletion of a pod frees a node and wakes the loop
 	}
-	number := c.created[d.Name] + 1
+	number := c.created[keyOf(d)] + 1
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: fmt.Sprintf("%s-%s-%d", d.Name, hash, number), Namespace: d.Namespace,
 		Labels: maps.Clone(d.Spec.Template.Labels), Annotations: maps.Clone(d.Spec.Template.Annotations)},
@@ -108,7 +111,7 @@ func (c *controller) create(ctx context.Context, d *appsv1.Deployment, hash stri
 	pod.Spec.NodeName = node
 	_, err := c.client.CoreV1().Pods(d.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err == nil {
-		c.created[d.Name], c.expected[d.Name] = number, pod.Name
+		c.created[keyOf(d)], c.expected[keyOf(d)] = number, pod.Name
 	}
 	return err
 }
@@ -122,7 +125,7 @@ func (c *controller) place(d *appsv1.Deployment, all []*corev1.Pod) string {
 	}
 	best := ""
 	for i := range c.names {
-		node := c.names[(i+c.created[d.Name])%len(c.names)]
+		node := c.names[(i+c.created[keyOf(d)])%len(c.names)]
 		if !c.schedulable(node) {
 			continue
 		}
