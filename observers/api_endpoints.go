@@ -1,8 +1,10 @@
 package observers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +23,7 @@ func WatchEndpoints(ctx context.Context, client kubernetes.Interface, namespace 
 	informer := func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 		return f.Discovery().V1().EndpointSlices().Informer()
 	}
-	return changesOf("endpoint slices", informer, endpointChanges)(ctx, client, namespace, recorder, now)
+	return changesOf("endpoint slices", informer, newEndpointTable().changes)(ctx, client, namespace, recorder, now)
 }
 
 // watch calls changed with each two versions of an object until ctx ends; nil stands for an object that does not exist.
@@ -49,30 +51,78 @@ func object[T any](o any) *T {
 	return t
 }
 
-// endpointChanges returns the events between two versions of a slice; nil stands for a slice that does not exist.
-func endpointChanges(before, after *discoveryv1.EndpointSlice) []record.Event {
-	old, current := endpointStates(before), endpointStates(after)
-	var events []record.Event
-	for address, e := range current {
-		if was, had := old[address]; !had || was.state != e.state {
-			events = append(events, endpointEvent(after, address, e, e.state))
-		}
-	}
-	for address, e := range old {
-		if _, has := current[address]; !has {
-			events = append(events, endpointEvent(before, address, e, "removed"))
-		}
-	}
-	slices.SortFunc(events, func(a, b record.Event) int {
-		return strings.Compare(a.Body.(record.Endpoint).Address, b.Body.(record.Endpoint).Address)
-	})
-	return events
+// endpointTable has the endpoints of all slices. An address that moves from one slice of its Service to another is in both for a while.
+type endpointTable struct {
+	slices map[endpointKey]map[string]endpointState // by the slices that have it
+	told   map[endpointKey]endpointState            // as the record has it
 }
+
+type endpointKey struct{ namespace, service, address string }
 
 type endpointState struct{ state, node, pod string }
 
-func endpointStates(s *discoveryv1.EndpointSlice) map[string]endpointState {
-	states := map[string]endpointState{}
+func newEndpointTable() *endpointTable {
+	return &endpointTable{slices: map[endpointKey]map[string]endpointState{}, told: map[endpointKey]endpointState{}}
+}
+
+// changes returns the events between two versions of a slice; nil stands for a slice that does not exist.
+func (t *endpointTable) changes(before, after *discoveryv1.EndpointSlice) (events []record.Event) {
+	name := cmp.Or(after, before).Name
+	old, current := endpointStates(before), endpointStates(after)
+	all := maps.Clone(old)
+	maps.Copy(all, current)
+	for _, k := range slices.SortedFunc(maps.Keys(all), func(a, b endpointKey) int { return strings.Compare(a.address, b.address) }) {
+		was, had := old[k]
+		is, has := current[k]
+		if had == has && was == is {
+			continue
+		}
+		if has {
+			t.put(k, name, is)
+		} else {
+			delete(t.slices[k], name)
+			is, has = t.elsewhere(k)
+		}
+		events = append(events, t.tell(k, is, has)...)
+	}
+	return events
+}
+
+func (t *endpointTable) put(k endpointKey, slice string, e endpointState) {
+	if t.slices[k] == nil {
+		t.slices[k] = map[string]endpointState{}
+	}
+	t.slices[k][slice] = e
+}
+
+// elsewhere returns an endpoint by the first of the slices that have it.
+func (t *endpointTable) elsewhere(k endpointKey) (endpointState, bool) {
+	if len(t.slices[k]) == 0 {
+		delete(t.slices, k)
+		return endpointState{}, false
+	}
+	return t.slices[k][slices.Min(slices.Collect(maps.Keys(t.slices[k])))], true
+}
+
+// tell returns the events from what the record has of an endpoint to what it is now. An address that another pod has now was removed before.
+func (t *endpointTable) tell(k endpointKey, now endpointState, exists bool) (events []record.Event) {
+	told, known := t.told[k]
+	if known && (!exists || told.pod != now.pod) {
+		events = append(events, endpointEvent(k, told, "removed"))
+	}
+	if !exists {
+		delete(t.told, k)
+		return events
+	}
+	t.told[k] = now
+	if !known || told.pod != now.pod || told.state != now.state {
+		events = append(events, endpointEvent(k, now, now.state))
+	}
+	return events
+}
+
+func endpointStates(s *discoveryv1.EndpointSlice) map[endpointKey]endpointState {
+	states := map[endpointKey]endpointState{}
 	if s == nil {
 		return states
 	}
@@ -85,7 +135,7 @@ func endpointStates(s *discoveryv1.EndpointSlice) map[string]endpointState {
 			state.pod = e.TargetRef.Name
 		}
 		for _, address := range e.Addresses {
-			states[address] = state
+			states[endpointKey{s.Namespace, s.Labels[discoveryv1.LabelServiceName], address}] = state
 		}
 	}
 	return states
@@ -112,9 +162,8 @@ func conditionState(c discoveryv1.EndpointConditions) string {
 	return "unready"
 }
 
-func endpointEvent(s *discoveryv1.EndpointSlice, address string, e endpointState, state string) record.Event {
-	service := s.Labels[discoveryv1.LabelServiceName]
+func endpointEvent(k endpointKey, e endpointState, state string) record.Event {
 	return record.Event{Node: e.node, Object: e.pod,
-		Text: fmt.Sprintf("endpoint %s (%s) of %s is %s", address, e.pod, service, state),
-		Body: record.Endpoint{Service: service, Address: address, Pod: e.pod, State: state}}
+		Text: fmt.Sprintf("endpoint %s (%s) of %s is %s", k.address, e.pod, k.service, state),
+		Body: record.Endpoint{Service: k.service, Address: k.address, Pod: e.pod, State: state}}
 }
