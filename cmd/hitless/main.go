@@ -136,8 +136,8 @@ func root() *cobra.Command {
 hitless takes a Kubernetes Service proxy through rollouts, restarts and faults. Probes open connections to an external IP at a fixed rate.
 The report names every dropped connection, second by second, with its cause.
 
-Exit codes: 0 pass, 1 fail (more connections dropped or delayed than accepted), 2 wrong usage or environment, or skipped, 3 the measurement
-cannot be trusted, 130 interrupted.`),
+Exit codes: 0 pass, 1 fail (more loss or latency than accepted, or a proxy does not follow changes any more), 2 wrong usage or
+environment, or skipped, 3 the measurement cannot be trusted, 130 interrupted.`),
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {

@@ -51,7 +51,7 @@ Exit codes: 0, pass; 1, fail; 2, wrong usage or environment, or skipped; 3, the 
   hitless run rollout --guest-kernel debian-13
   hitless run rollout --kubeconfig ~/.kube/staging
   hitless run restart --kubeconfig ~/.kube/staging --set proxy=kube-system/ds/kube-proxy --dry-run
-  hitless run rollout --kind v1.26.0 --kind v1.25.3
+  hitless run rollout --kind v1.26.0 --kind v1.25.3 --target nodeport --set trafficPolicy=Cluster
   hitless run fault --controlplane replay --set node=node-2 --set faultDuration=700ms`,
 		Args: exactScenario,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,7 +120,7 @@ func concludeRun(cmd *cobra.Command, o run.Options, result *run.Result, err erro
 }
 
 func subjectFlag(f *pflag.FlagSet, o *run.Options) {
-	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test, a `SUBJECT`: bundled, kube-proxy@VERSION/MODE or exec:FILE; hitless subjects lists them")
+	f.StringVar(&o.Subject, "subject", "bundled", "proxy under test, a `SUBJECT`: bundled, kube-proxy@VERSION/MODE, cilium@VERSION or exec:FILE; hitless subjects lists them")
 }
 
 func seedFlag(f *pflag.FlagSet, o *run.Options, usage string) {
@@ -169,7 +169,7 @@ var guestKernelUsage = "kernel of the VM, a `KERNEL`: " + strings.Join(vm.Kernel
 
 func captureFlag(f *pflag.FlagSet, o *run.Options) {
 	f.BoolVar(&o.Capture, "capture", false, "record the packets that open, close, refuse and reject connections, for hitless verify: docs/verify.md")
-	f.BoolVar(&o.Loop, "loop", false, "also request the Service with curl once a second, as one would by hand, for hitless verify: docs/verify.md")
+	f.BoolVar(&o.Loop, "loop", false, "also request the Service with this machine's curl once a second, as one would by hand, for hitless verify: docs/verify.md")
 }
 
 // commonFlags are the flags of commands that run scenarios in a lab.

@@ -39,14 +39,11 @@ func (a Answers) Write(file string) error {
 	return cache.WriteFile(file, append(data, '\n'))
 }
 
-// museumRate is the rate of bugs that are scenarios and need no higher one; a timeline has its own.
-const museumRate = 20
-
 // MuseumArgs are the arguments of hitless that search a subject for a bug, as the committed answers do.
 func MuseumArgs(e museum.Entry, subject string, seed int64, set map[string]string) []string {
 	args := []string{"museum", "run", e.ID, "--subject", subject, "--seed", strconv.FormatInt(seed, 10), "--controlplane", "replay"}
 	if e.Timeline == nil {
-		args = append(args, "--rate", strconv.FormatFloat(max(museumRate, e.Rate), 'g', -1, 64))
+		args = append(args, "--rate", strconv.FormatFloat(e.UsualRate(), 'g', -1, 64))
 	}
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		args = append(args, "--set", key+"="+set[key])

@@ -59,6 +59,12 @@ type Specimen struct {
 	Set     map[string]string
 }
 
+// usualRate is the rate of scenarios whose losses last for long, in attempts per second and lane.
+const usualRate = 20
+
+// UsualRate is the rate of the committed runs of an entry that is a scenario, in attempts per second and lane. A timeline has its own.
+func (e Entry) UsualRate() float64 { return max(usualRate, e.Rate) }
+
 // All returns the entries, sorted by id.
 func All() []Entry {
 	all := slices.Concat(deletedServices(), staleFlows(), stalledSyncs(), policies(), graceful())

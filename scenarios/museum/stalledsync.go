@@ -83,8 +83,8 @@ func stalledSyncs() []Entry {
 		withTimeline(Entry{
 			ID: "k8s-59976", Title: "all nodes answer ARP requests for a load balancer's address",
 			Issue: upstream + "/issues/59976", Affected: "kube-proxy in mode ipvs; seen up to v1.37.1", Fixed: notFixed + "; --ipvs-strict-arp (v1.13.6, v1.14.2) avoids it",
-			Look:  "The report's events tell which nodes answer. On a network where a host finds load balancers by ARP, its packets go to whichever node answers first.",
-			Bad:   Specimen{Subject: "kube-proxy@v1.37.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
+			Look: "The report's events tell which nodes answer. On a network where a host finds load balancers by ARP, its packets go to whichever node answers first.",
+			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
 			Signature: answersOfNodes,
 		}),
 		k8s71071(),

@@ -35,9 +35,6 @@ const smokeBug = "k8s-92019"
 // churnBug takes 20 minutes of churn; package subjects runs it at night.
 const churnBug = "k8s-71071"
 
-// rate is that of scenarios whose losses last for long, and that need no higher one. A timeline has its own.
-const rate = 20
-
 var runs = map[string]*suites.Future{}
 
 // labelsOf returns the labels of the specs of a bug, with it and without it.
@@ -78,7 +75,7 @@ func start(ctx context.Context, dir, name string, e museum.Entry, s museum.Speci
 	}
 	o := run.Options{Set: maps.Clone(s.Set), LabOptions: site.LabOptions{ControlPlane: "replay", Subject: s.Subject, Deadline: time.Hour}, Seed: 1}
 	if e.Timeline == nil {
-		o.Rate = max(rate, e.Rate)
+		o.Rate = e.UsualRate()
 	}
 	Expect(o.UseEntry(e)).To(Succeed())
 	runs[name] = suites.Start(ctx, dir, name, o)
