@@ -1,7 +1,6 @@
 package clusterwatch
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -157,8 +156,11 @@ func (p *proxies) readLog(ctx context.Context, pod *corev1.Pod, failed time.Time
 		return
 	}
 	lines := 0
-	for scan := bufio.NewScanner(bytes.NewReader(data)); scan.Scan() && lines < mostLines; {
-		stamp, text, _ := strings.Cut(scan.Text(), " ")
+	for line := range bytes.Lines(data) { // of any length
+		if lines == mostLines {
+			break
+		}
+		stamp, text, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
 		at, err := time.Parse(time.RFC3339Nano, stamp)
 		if err != nil || !at.After(p.logged[pod.Name]) {
 			continue

@@ -203,7 +203,7 @@ func TestRevokedCredentialsAreNoPass(t *testing.T) {
 				s.revoked.Store(0)
 				r.recorded("the API server refused to list the Services")
 			}
-			report, _ := r.report(analysis.Invalid)
+			report := r.report(analysis.Invalid)
 			if text := strings.Join(report.Reasons, "\n"); !strings.Contains(text, "the API server refused to list the Services, so nobody knows which existed") {
 				t.Errorf("the reasons lack the refusal:\n%s", text)
 			}

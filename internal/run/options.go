@@ -307,8 +307,8 @@ func (o *Options) checkNumbers() error {
 	switch {
 	case o.Nodes < 1 || o.Nodes > 50:
 		return usagef("--nodes %d: give 1 to 50", o.Nodes)
-	case !(o.Rate > 0 && o.Rate <= 5000): // the negation also catches NaN
-		return usagef("--rate %g: give a number above 0, at most 5000 attempts a second", o.Rate)
+	case !(o.Rate >= 1e-6 && o.Rate <= 5000): // the negation also catches NaN; lanes have the same lower bound
+		return usagef("--rate %g: give a number from 0.000001 to 5000 attempts a second", o.Rate)
 	case o.ControlPlane != "kube" && o.ControlPlane != "replay":
 		return usagef("--controlplane %q: give kube or replay", o.ControlPlane)
 	case o.Programs != build.Built && o.Programs != build.Released:

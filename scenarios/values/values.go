@@ -79,11 +79,11 @@ func Text(text string) (string, error) {
 	return text, nil
 }
 
-// Rate is a number of attempts a second, above 0 and at most 5000.
+// Rate is a number of attempts a second, from 0.000001 to 5000.
 func Rate(text string) (float64, error) {
 	r, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(r > 0 && r <= 5000) {
-		return 0, fmt.Errorf("%q is not a number of attempts a second, above 0 and at most 5000", text)
+	if err != nil || !(r >= 1e-6 && r <= 5000) {
+		return 0, fmt.Errorf("%q is not a number of attempts a second from 0.000001 to 5000", text)
 	}
 	return r, nil
 }

@@ -20,7 +20,7 @@ func TestTypes(t *testing.T) {
 		{List("a", "b").Check, []string{"a", "b,a"}, []string{"", "a,", "a,a", "c"}, "some of a,b, each once"},
 		{Type[bool](Switch).Check, []string{"on", "off"}, []string{"", "true"}, "on, off"},
 		{Type[string](Text).Check, []string{"x"}, []string{""}, "give a name"},
-		{Type[float64](Rate).Check, []string{"0.1", "5000"}, []string{"0", "NaN", "5001", "Inf"}, "attempts a second"},
+		{Type[float64](Rate).Check, []string{"0.1", "5000"}, []string{"0", "1e-7", "NaN", "5001", "Inf"}, "attempts a second"},
 		{Type[string](Name).Check, []string{"web", "web-1.a"}, []string{"", "Web", "-a", "a_b"}, "small letters"},
 		{Type[[]string](Addresses).Check, []string{"-", "192.0.2.1", "192.0.2.1,192.0.2.2", "192.0.2.1,fd00::1"}, []string{"", "1.2.3", "fe80::1%eth0", "::ffff:192.0.2.1"}, "not an IP address"},
 	} {
