@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 test=("$PWD/hack/gotest.sh" -count=1 -timeout 80m)
 # Suites in the order of their length; the specs of kernels are all on this machine's kernel.
-suites=(museum attacks subjects conformance migration selfcheck proxier)
+suites=(museum attacks subjects shards conformance selfcheck cost migration proxier rollout)
 for suite in suites/*/; do
   name=$(basename "$suite")
   if [[ " ${suites[*]} kernels " != *" $name "* ]]; then suites+=("$name"); fi
