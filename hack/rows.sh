@@ -16,12 +16,12 @@ stale() {
   [[ -n ${STALE:-} ]] && ! bin/hitless results check "$1" > /dev/null 2>&1
 }
 
-# check_subset ends the script if SUBSET names no row: what a row is called, names of all rows.
+# check_subset ends the script if SUBSET has a name that no row has: what a row is called, names of all rows.
 check_subset() {
   local noun=$1 name requested=${SUBSET:-}
   shift
   for name in ${requested//,/ }; do
-    [[ " $* " == *" $name "* ]] || { echo "SUBSET names $name; the ${noun}s are $*" >&2; exit 2; }
+    [[ " $* " == *" $name "* ]] || { echo "no $noun is called $name; the ${noun}s are $*" >&2; exit 2; }
   done
 }
 

@@ -8,9 +8,7 @@ set -euo pipefail
 . "$(dirname "$0")/rows.sh"
 results=docs/results/zero-loss out=out/zero-loss
 runs=${RUNS:-8} asked=${ROWS:-rollout,flap,busy,restart,kill,upgrade,api-away,relist}
-for name in ${asked//,/ }; do
-  [[ " rollout flap busy restart kill upgrade api-away relist " == *" $name "* ]] || { echo "ROWS names $name; the rows are rollout flap busy restart kill upgrade api-away relist" >&2; exit 2; }
-done
+SUBSET=$asked check_subset row rollout flap busy restart kill upgrade api-away relist
 twins=exec:suites/selfcheck/faulty ipvs=kube-proxy@v1.37.1/ipvs
 [ "$runs" -ge 8 ] || results=out/results/zero-loss/looks
 CGO_ENABLED=0 ${GO:-go} build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '-s -w' -o $out/ ./suites/selfcheck/faulty

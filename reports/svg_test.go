@@ -33,7 +33,7 @@ func TestPicturesOfLongRunsAndNames(t *testing.T) {
 	}
 }
 
-// What a run that was skipped or interrupted says is no result, in the picture and in the lanes.
+// The picture and the lanes of a run that was skipped or interrupted say so, and call its figures partial results.
 func TestPartialRunsSayWhatTheyAre(t *testing.T) {
 	skipped := analysis.SkippedReport(recordtest.NewLab(1).Run, "this kernel has no IPVS")
 	_, cut, _ := built(t, recordtest.PageLabs()["fail"])

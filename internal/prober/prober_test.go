@@ -45,7 +45,7 @@ func TestDeathOfTheWorkerIsTold(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("a minute after its end nobody knows of it")
+		t.Error("the end of the worker was not reported within a minute")
 	}
 	if err := p.Close(); err == nil {
 		t.Error("Close returns no error")

@@ -348,7 +348,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// What an invalid run lost is neither new nor gone, and an invalid run is none of those that could have lost it.
+// Failures of an invalid run are neither new nor gone. The run does not count among the runs of its subject either.
 func TestOnlyValidRunsChange(t *testing.T) {
 	invalid := func(s sub) sub { return s.judged("fail invalid") }
 	other := FailureKind{"web", "misrouted", "pod exited"}
