@@ -5,6 +5,7 @@ package attacks
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
@@ -29,7 +30,9 @@ type attack struct {
 	earliest string         // phase in which the first failure is; scenario, where it is empty
 	fails    string         // words of the error, of a run that cannot measure
 	smoke    bool
-	excused  bool // the scenario has unavoidable loss
+	ci       bool          // not only at night
+	excused  bool          // the scenario has unavoidable loss
+	among    time.Duration // lane, classes and node are those of one outage of at most this length, among others of the scenario; 0 for all outages
 }
 
 // The lanes.

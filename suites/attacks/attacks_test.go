@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/suites"
 	"github.com/hitless/hitless/suites/faulty"
 )
@@ -26,11 +28,14 @@ func TestAttacks(t *testing.T) {
 
 var runs = suites.Runs{}
 
-// labels are those of a case: smoke for a few, nightly for the others. The label unavoidable is for scenarios that excuse loss.
+// labels are those of a case: smoke or none for a few, nightly for the others. The label unavoidable is for scenarios that excuse loss.
 func (a attack) labels() (all Labels) {
 	all = suites.Nightly
-	if a.smoke {
+	switch {
+	case a.smoke:
 		all = suites.Smoke
+	case a.ci:
+		all = nil
 	}
 	if a.excused {
 		all = append(Label("unavoidable"), all...)
@@ -94,6 +99,10 @@ func (a attack) expectFailures(r *analysis.Report) {
 	}
 	l, err := suites.FindLane(r, a.lane)
 	Expect(err).NotTo(HaveOccurred())
+	if a.among > 0 {
+		Expect(slices.ContainsFunc(l.Outages, a.isOwn)).To(BeTrue(), "none of the outages is that of the fault: %+v", l.Outages)
+		return
+	}
 	Expect(l.Outages).NotTo(BeEmpty(), "%v", r.Reasons)
 	right, all := 0, 0
 	for _, o := range l.Outages {
@@ -111,6 +120,12 @@ func (a attack) expectFailures(r *analysis.Report) {
 	}
 	Expect(right).To(BeNumerically(">=", least), "%d of %d have a class of %v: %+v", right, all, a.classes, l.Outages)
 	Expect(phaseOf(r, l.Outages[0].From)).To(Equal(a.phase()), "%+v", l.Outages[0])
+}
+
+// isOwn reports whether an outage is that of the fault, and not one of the scenario.
+func (a attack) isOwn(o analysis.OutageReport) bool {
+	return (a.node == "" || o.Node == a.node) && o.UpperMs <= a.among.Seconds()*1e3 &&
+		slices.ContainsFunc(a.classes, func(c record.Class) bool { return o.Classes[c.String()] > 0 })
 }
 
 func (a attack) phase() string {
