@@ -84,11 +84,17 @@ var _ = Describe("a restart of each proxy", Ordered, func() {
 })
 
 // The red twins: the same lanes drop connections when the tables of their node are empty, and the report names the cause.
-var _ = Describe("a node whose tables are empty", suites.Nightly, Ordered, ContinueOnFailure, func() {
+var _ = Describe("a node whose tables are empty", Ordered, ContinueOnFailure, func() {
 	var runs map[string]*suites.Future
 	BeforeAll(func() {
-		runs = begin("fault", map[string]target{"bundled": {"bundled", nodePort}, "kube-proxy": {"kube-proxy@v1.37.1/ipvs", clusterIP}},
-			map[string]string{"node": "node-1"})
+		targets := map[string]target{}
+		if suites.RunsUnlabeled() {
+			targets["kube-proxy"] = target{"kube-proxy@v1.37.1/ipvs", clusterIP}
+		}
+		if suites.Selected(suites.Nightly) {
+			targets["bundled"] = target{"bundled", nodePort}
+		}
+		runs = begin("fault", targets, map[string]string{"node": "node-1"})
 	})
 
 	// outage returns the outage of new connections, which must be on node-1 and as long as the fault.
@@ -111,7 +117,7 @@ var _ = Describe("a node whose tables are empty", suites.Nightly, Ordered, Conti
 		return analysis.OutageReport{}
 	}
 
-	It("drops connections from outside to its node port", func() { outage(reportOf(runs["bundled"])) })
+	It("drops connections from outside to its node port", suites.Nightly, func() { outage(reportOf(runs["bundled"])) })
 
 	It("drops connections from that node to a cluster IP, while the pods answer at their own addresses", func() {
 		o := outage(reportOf(runs["kube-proxy"]))
