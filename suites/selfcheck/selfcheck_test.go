@@ -52,6 +52,9 @@ var _ = BeforeSuite(func() {
 	if !suites.RunsUnlabeled() && !suites.Selected(suites.Smoke) && !suites.Selected(suites.Nightly) {
 		return
 	}
+	if onHost != nil {
+		_, _, _ = onHost.Wait() // VMs would delay its attempts; its spec returns the error
+	}
 	startKinds(ctx, dir)
 	program := build(dir)
 	begin := func(name, scenario string, rate float64, set map[string]string, faults ...string) *suites.Future {
