@@ -209,8 +209,21 @@ func (tr *traffic) losses() (lost []string) {
 	}
 }
 
-// expectNoLoss checks that nothing was dropped.
+// expectNoLoss checks that nothing was dropped, also of new connections from now on: one to each target.
 func (tr *traffic) expectNoLoss(t *testing.T, when string) {
+	t.Helper()
+	from, end := tr.attempts.Load(), time.Now().Add(time.Minute)
+	for tr.attempts.Load() <= from+int64(len(targets)) { // those before the last one have ended
+		if time.Now().After(end) {
+			t.Errorf("%s: %d new connections were attempted in a minute", when, tr.attempts.Load()-from)
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	tr.reportLosses(t, when)
+}
+
+func (tr *traffic) reportLosses(t *testing.T, when string) {
 	t.Helper()
 	for _, loss := range tr.losses() {
 		t.Errorf("%s: %s", when, loss)
@@ -270,16 +283,34 @@ func kernelState(t *testing.T) string {
 	return all.String()
 }
 
-// expectNoTraces fails for each trace of a proxy.
-func expectNoTraces(t *testing.T, of string, words ...string) {
+// ofKubeProxy and ofBundled are words in the traces of the proxies.
+var ofKubeProxy, ofBundled = []string{"KUBE-", "kube-"}, []string{"hitless-"}
+
+// traces are the lines of the kernel's state with one of the words of a proxy.
+func traces(t *testing.T, words []string) (lines []string) {
 	t.Helper()
-	state := kernelState(t)
-	for line := range strings.Lines(state) {
-		for _, word := range words { // KUBE-FIREWALL also belongs to the kubelet and stays
-			if strings.Contains(line, word) && !strings.Contains(line, "KUBE-FIREWALL") {
-				t.Errorf("trace of %s: %s", of, strings.TrimSpace(line))
-			}
+	for line := range strings.Lines(kernelState(t)) {
+		has := func(word string) bool { return strings.Contains(line, word) }
+		if slices.ContainsFunc(words, has) && !has("KUBE-FIREWALL") { // which also belongs to the kubelet and stays
+			lines = append(lines, strings.TrimSpace(line))
 		}
+	}
+	return lines
+}
+
+// expectTraces fails if a proxy has no trace before its migration: then it cannot be told whether some are left.
+func expectTraces(t *testing.T, of string, words []string) {
+	t.Helper()
+	if len(traces(t, words)) == 0 {
+		t.Errorf("no trace of %s before its migration", of)
+	}
+}
+
+// expectNoTraces fails for each trace of a proxy.
+func expectNoTraces(t *testing.T, of string, words []string) {
+	t.Helper()
+	for _, line := range traces(t, words) {
+		t.Errorf("trace of %s: %s", of, line)
 	}
 }
 
@@ -366,6 +397,7 @@ func TestMigration(t *testing.T) {
 				t.Errorf("the dry run changed the kernel from\n%s\nto\n%s", before, after)
 			}
 			traffic.expectNoLoss(t, "before")
+			expectTraces(t, "kube-proxy", ofKubeProxy)
 			out, err := c.migrate("--from="+mode, "--to=bundled")
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)
@@ -374,7 +406,7 @@ func TestMigration(t *testing.T) {
 				t.Errorf("steps\n%s\nwant the plan\n%s", out, dry)
 			}
 			traffic.expectNoLoss(t, "served by the bundled proxier")
-			expectNoTraces(t, "kube-proxy", "KUBE-", "kube-")
+			expectNoTraces(t, "kube-proxy", ofKubeProxy)
 			bundled := c.Bundled(t)
 			traffic.expectNoLoss(t, "the proxier adopted the kernel state")
 			newer := c.hold(t, heldPort+8)
@@ -419,6 +451,7 @@ func (c testbed) migrateBack(t *testing.T, mode string, traffic *traffic, newer 
 		_, err := c.migrate("--from=bundled", "--to="+mode, "--dry-run")
 		return err == nil
 	})
+	expectTraces(t, "the bundled proxier", ofBundled)
 	var out string
 	var err error
 	moved := make(chan struct{})
@@ -447,8 +480,8 @@ func (c testbed) migrateBack(t *testing.T, mode string, traffic *traffic, newer 
 	traffic.expectNoLoss(t, "served by kube-proxy again")
 	close(traffic.stop)
 	<-traffic.ended
-	traffic.expectNoLoss(t, "at the end")
-	expectNoTraces(t, "the bundled proxier", "hitless-")
+	traffic.reportLosses(t, "at the end")
+	expectNoTraces(t, "the bundled proxier", ofBundled)
 	if state := kernelState(t); mode != "ipvs" && strings.Contains(state, "server ") {
 		t.Errorf("virtual servers remain:\n%s", state)
 	}
