@@ -403,4 +403,9 @@ func TestIdleNodeIsNotRead(t *testing.T) {
 			t.Fatal("the node was read repeatedly for a minute")
 		}
 	}
+	before := g.clockReads.Load()
+	time.Sleep(3 * time.Second) // the tested time: longer than an interval of any timer
+	if n := g.clockReads.Load() - before; n != 0 {
+		t.Errorf("the idle node was read, with %d readings of the clock", n)
+	}
 }
