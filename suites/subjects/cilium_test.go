@@ -13,6 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/compile"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -85,9 +86,13 @@ var _ = It("Cilium has the same history whatever other runs have compiled", suit
 		o := run.Options{Scenario: scenario, Set: set, Rate: 50, Seed: 1, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "cilium@1.20.2", Cache: in}}
 		result, _, err := suites.Start(ctx, GinkgoT().TempDir(), name, o).Wait()
 		Expect(err).NotTo(HaveOccurred())
+		Expect(result.Report.Verdict).To(Equal(analysis.Pass), "%v", result.Report.Reasons)
 		return result.HistorySha256
 	}
 	used := withoutObjects()
 	history(used, "other", "policy", short("between", "5s"))
+	compiled, err := compile.Entries(site.ObjectsDir(used))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(compiled).NotTo(BeEmpty(), "the other scenario has compiled nothing")
 	Expect(history(used, "after another scenario", "rollout", short("rollouts", "1"))).To(Equal(history(withoutObjects(), "alone", "rollout", short("rollouts", "1"))))
 })
