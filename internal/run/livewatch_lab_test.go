@@ -283,8 +283,10 @@ func (w *watchedLab) judge() {
 	if r.Verdict != analysis.Fail {
 		w.t.Errorf("%s, want fail:\n%s", r.Verdict, said)
 	}
-	lost := 0
+	lost, attempts := 0, map[string]int{}
 	for _, l := range r.Lanes {
+		service, _, _ := strings.Cut(l.Name, ":")
+		attempts[service] += l.Attempts
 		for _, o := range l.Outages {
 			if excused(r, l.Name, o) {
 				continue
@@ -297,6 +299,11 @@ func (w *watchedLab) judge() {
 	}
 	if lost == 0 {
 		w.t.Errorf("the injected loss was not found:\n%s", said)
+	}
+	for _, name := range []string{"web", "moved", "gone", "late", "broken"} {
+		if attempts[shop+"/"+name] == 0 {
+			w.t.Errorf("the Service %s was not measured: %v", name, attempts)
+		}
 	}
 	h, err := record.OpenHistory(w.out)
 	if err != nil {
