@@ -35,6 +35,21 @@ func (g *testLab) inject(ctx context.Context, f Fault) <-chan error {
 	return result
 }
 
+// injectUntil injects a fault that lasts until the returned function is called.
+func (g *testLab) injectUntil(f Fault) (end func()) {
+	g.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	f.For = time.Hour
+	ended := g.inject(ctx, f)
+	return func() {
+		g.t.Helper()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			g.t.Errorf("fault %s, which was ended: %v", f.ID, err)
+		}
+	}
+}
+
 func TestFaults(t *testing.T) {
 	g := newTestLab(t, Config{}, lb("web"))
 	g.awaitNodes("80", everyNode)
@@ -44,41 +59,40 @@ func TestFaults(t *testing.T) {
 	defer open.Close()
 
 	t.Run("drop", func(t *testing.T) {
-		end := g.inject(t.Context(), Fault{ID: "d", Kind: FaultDrop, Target: target, For: 400 * time.Millisecond})
+		end := g.injectUntil(Fault{ID: "d", Kind: FaultDrop, Target: target})
 		if _, err := g.open("tcp4", source(1), 80, 150*time.Millisecond); !isTimeout(err) {
 			t.Errorf("a new connection: %v, want a time-out", err)
 		}
 		if got, err := open.name(); err != nil {
 			t.Errorf("an open connection is answered by %q, %v", got, err)
 		}
-		g.must(<-end)
+		end()
 		if _, err := g.ask(source(2), 80); err != nil {
 			t.Errorf("after the fault: %v", err)
 		}
 	})
 	t.Run("refuse one prefix", func(t *testing.T) {
-		end := g.inject(t.Context(), Fault{ID: "r", Kind: FaultRefuse, Target: target, For: 400 * time.Millisecond,
-			Source: netip.MustParsePrefix("10.200.0.0/25")})
+		end := g.injectUntil(Fault{ID: "r", Kind: FaultRefuse, Target: target, Source: netip.MustParsePrefix("10.200.0.0/25")})
 		if _, err := g.ask(netip.MustParseAddrPort("10.200.0.5:5000"), 80); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("a new connection from the prefix: %v, want refused", err)
 		}
 		if _, err := g.ask(netip.MustParseAddrPort("10.200.0.129:5000"), 80); err != nil {
 			t.Errorf("a new connection from elsewhere: %v", err)
 		}
-		g.must(<-end)
+		end()
 	})
 	t.Run("refuse one node", func(t *testing.T) {
-		end := g.inject(t.Context(), Fault{ID: "n", Kind: FaultRefuse, Target: target, For: 600 * time.Millisecond, Node: "node-2"})
+		end := g.injectUntil(Fault{ID: "n", Kind: FaultRefuse, Target: target, Node: "node-2"})
 		for i := 100; i < 160; i++ {
 			want := picked(source(i), 80, everyNode) == "node-2"
 			if _, err := g.ask(source(i), 80); errors.Is(err, syscall.ECONNREFUSED) != want || !want && err != nil {
 				t.Errorf("a flow of %s: %v", picked(source(i), 80, everyNode), err)
 			}
 		}
-		g.must(<-end)
+		end()
 	})
 	t.Run("reset", func(t *testing.T) {
-		end := g.inject(t.Context(), Fault{ID: "x", Kind: FaultReset, Target: target, For: 300 * time.Millisecond})
+		end := g.injectUntil(Fault{ID: "x", Kind: FaultReset, Target: target})
 		if got, err := open.name(); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("an open connection: %q, %v, want a reset", got, err)
 		}
@@ -90,7 +104,7 @@ func TestFaults(t *testing.T) {
 		if _, err := f.name(); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 			t.Errorf("a new connection, once open: %v, want a reset", err)
 		}
-		g.must(<-end)
+		end()
 	})
 	t.Run("twice", func(t *testing.T) {
 		fault := Fault{ID: "same", Kind: FaultDrop, Target: netip.AddrPortFrom(vip, 443), For: time.Minute}
@@ -117,8 +131,10 @@ func TestFaultEventsBoundTheFault(t *testing.T) {
 	g := newTestLab(t, Config{}, lb("web"))
 	for _, size := range []time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
 		g.recorder.reset()
+		began := time.Now()
 		g.must(g.b.Inject(t.Context(), Fault{ID: "f", Kind: FaultDrop, Target: netip.AddrPortFrom(vip, 80), For: size,
 			Lane: "4", Control: true}))
+		took := time.Since(began)
 		var found []record.Fault
 		var at []time.Duration
 		for _, e := range g.recorder.events {
@@ -130,8 +146,8 @@ func TestFaultEventsBoundTheFault(t *testing.T) {
 			t.Fatalf("events %+v", found)
 		}
 		inner, outer := at[1]-at[0], *found[1].Until-*found[0].From
-		if inner < size || outer < inner || outer > size+50*time.Millisecond {
-			t.Errorf("a fault of %s was active for %s to %s", size, inner, outer)
+		if inner < size || outer < inner || outer > took {
+			t.Errorf("a fault of %s was active for %s to %s, within %s", size, inner, outer, took)
 		}
 		t.Logf("%s: active for %s to %s", size, inner, outer)
 		for _, e := range found {

@@ -221,7 +221,8 @@ func TestHAProxyFlowsAreRecorded(t *testing.T) {
 			delete(made, source)
 			at, err := strconv.ParseInt(ns, 10, 64)
 			g.must(err)
-			if off := time.Duration(at) - was.at; word[1] != was.node || off < -5*time.Millisecond || off > 100*time.Millisecond {
+			// Without the time that the silent connection lasted, it would be a second late. A log may be read late.
+			if off := time.Duration(at) - was.at; word[1] != was.node || off < -5*time.Millisecond || off > 700*time.Millisecond {
 				t.Errorf("%s went to %s at %v; the history says %s, %v later", source, was.node, was.at, word[1], off)
 			}
 		}
@@ -234,11 +235,11 @@ func TestHAProxyFlowsAreRecorded(t *testing.T) {
 func TestHAProxyFaultsAndEnd(t *testing.T) {
 	g := newHAProxyLab(t)
 	target := netip.AddrPortFrom(vip, 80)
-	end := g.inject(t.Context(), Fault{ID: "d", Kind: FaultDrop, Target: target, For: 300 * time.Millisecond})
+	end := g.injectUntil(Fault{ID: "d", Kind: FaultDrop, Target: target})
 	if _, err := g.open("tcp4", source(1), 80, 100*time.Millisecond); !isTimeout(err) {
 		t.Errorf("a new connection in a drop: %v, want a time-out", err)
 	}
-	g.must(<-end)
+	end()
 	g.answers(2, 1, 80)
 	if err := g.b.Inject(t.Context(), Fault{ID: "n", Kind: FaultDrop, Target: target, For: 1, Node: "node-1"}); err == nil {
 		t.Error("a fault for one node is taken, though HAProxy chooses the node later")
