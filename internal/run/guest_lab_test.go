@@ -121,6 +121,7 @@ func TestBadEndsAreInvalid(t *testing.T) {
 }
 
 func TestInterruptEndsTheGuest(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir()) // what others leave meanwhile is not this guest's
 	ctx, cancel := context.WithCancel(t.Context())
 	before := left(t)
 	o := run.Options{Scenario: guest.ToyScenario, LabOptions: site.LabOptions{ControlPlane: "replay"}, Set: map[string]string{"end": "hang"}, Out: t.TempDir(), Program: program}

@@ -53,7 +53,7 @@ func TestNightlyLiveFleetInPods(t *testing.T) {
 			},
 			"rollout 1 done": func() { f.healAll() },
 		})
-		r.whole(t, lost)
+		r.whole(t, workers, lost)
 		told := strings.Join(r.report.Reasons, "\n")
 		for _, pod := range lost {
 			if !strings.Contains(told, "a gap in the record of worker "+pod) {
@@ -78,7 +78,7 @@ func TestNightlyLiveFleetInPods(t *testing.T) {
 				}
 			},
 		})
-		r.whole(t, lost)
+		r.whole(t, workers, lost)
 		if told := strings.Join(r.report.Reasons, "\n"); r.report.Verdict != analysis.Invalid || !strings.Contains(told, "of the time of 20 workers is not in the record") ||
 			!strings.Contains(told, "only 9 of 20 workers have a record") {
 			t.Errorf("%s, want invalid, because nine workers are less than half of the fleet:\n%s", r.report.Verdict, r.said)
@@ -268,9 +268,9 @@ func (r *fleetRun) read(out string) error {
 	return err
 }
 
-// whole checks the record: each worker has each number from 0 on once, up to the last or to its missing record, which only lost workers
-// have.
-func (r *fleetRun) whole(t *testing.T, lost []string) {
+// whole checks the record of at least so many workers: each has each number from 0 on once, up to the last or to its missing record, which
+// only lost workers have.
+func (r *fleetRun) whole(t *testing.T, workers int, lost []string) {
 	t.Helper()
 	gaps := map[string]bool{}
 	for id, worker := range r.worker {
@@ -291,6 +291,14 @@ func (r *fleetRun) whole(t *testing.T, lost []string) {
 		}
 		if first == 0 && !gap {
 			t.Errorf("the record has no attempts and no missing record of %s", worker)
+		}
+	}
+	if len(gaps) < workers {
+		t.Errorf("%d workers are in the record, want at least %d", len(gaps), workers)
+	}
+	for _, worker := range lost {
+		if _, has := gaps[worker]; !has {
+			t.Errorf("%s, which was lost, is not in the record", worker)
 		}
 	}
 	for worker, gap := range gaps {
