@@ -62,7 +62,9 @@ var _ = Describe("an IPVS table that is empty for 700 ms", func() {
 	})
 
 	It("drops no attempt on the paths of other nodes", func() {
-		for _, p := range report(flushed).Lanes[0].Paths {
+		paths := report(flushed).Lanes[0].Paths
+		Expect(paths).To(HaveLen(3))
+		for _, p := range paths {
 			if p.Node != "node-2" {
 				Expect(p.Attempts).To(BeNumerically(">", 0))
 				Expect(p.Dropped).To(BeZero(), p.Node)
