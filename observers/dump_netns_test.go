@@ -47,9 +47,11 @@ func TestDumps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	wanted := map[string]string{"nftables.txt": "dumped", "conntrack.txt": "4711", "sockets.txt": "tcp LISTEN 127.0.0.1:4711", "addresses.txt": "lo 127.0.0.1/8",
+		"snmp.txt": "Tcp:"}
+	found := 0
 	for _, d := range Dumps() {
-		want, must := map[string]string{"nftables.txt": "dumped", "conntrack.txt": "4711", "sockets.txt": "tcp LISTEN 127.0.0.1:4711", "addresses.txt": "lo 127.0.0.1/8",
-			"snmp.txt": "Tcp:"}[d.File]
+		want, must := wanted[d.File]
 		text, err := d.Read(context.Background())
 		if err != nil && (must || !errors.Is(err, fs.ErrNotExist)) {
 			t.Errorf("%s: %v\n%s", d.File, err, text)
@@ -57,5 +59,11 @@ func TestDumps(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s has no %q:\n%s", d.File, want, text)
 		}
+		if must {
+			found++
+		}
+	}
+	if found != len(wanted) {
+		t.Errorf("%d dumps are of the files %v", found, wanted)
 	}
 }
