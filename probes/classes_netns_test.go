@@ -26,12 +26,16 @@ func shortDeadlines(l *Lane) {
 	l.DialDeadline, l.ReplyDeadline = 400*time.Millisecond, 400*time.Millisecond
 }
 
-// probe makes attempts from the client's namespace.
+// probe makes attempts from the client's namespace, at least so many.
 func (w *network) probe(t *testing.T, base int64, from time.Duration, l Lane, n int) []record.Attempt {
 	t.Helper()
 	var got []record.Attempt
 	w.client.must(t, func() (err error) { got, err = probeFrom(base, from, l, n); return err })
-	return numbered(t, got)[l.ID]
+	own := numbered(t, got)[l.ID]
+	if len(own) < n {
+		t.Fatalf("%d attempts of %d", len(own), n)
+	}
+	return own
 }
 
 // afterConnect are the classes of connections that were established.
