@@ -32,3 +32,8 @@ func Of(s museum.Specimen, b run.BugResult) bool {
 
 // File is the file of a bug's answers below the top of the tree.
 func File(top, id string) string { return filepath.Join(top, "docs/results/museum", id+".json") }
+
+// OthersFile is the file of a bug's answers of other subjects than its specimens.
+func OthersFile(top, id string) string {
+	return filepath.Join(top, "docs/results/museum-subjects", id+".json")
+}

@@ -66,6 +66,8 @@ var tables = []part{
 	{"docs/museum.md", "museum", museumList},
 	{"docs/results/museum.md", "museum-results", museumTable},
 	{"docs/results/museum.md", "museum-kills", museumKills},
+	{"docs/results/museum-subjects.md", "current-bugs", currentBugs},
+	{"docs/results/museum-subjects.md", "bug-versions", bugVersions},
 	{"docs/results/verified.md", "verified", verifiedTable},
 	{"docs/results/upstream-rolling-update.md", "rolling", rollingTable},
 	{"docs/results/first-seed.md", "first-seed", firstSeedTable},

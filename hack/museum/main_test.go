@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -38,12 +39,12 @@ func TestAnInterruptedCallContinues(t *testing.T) {
 			"a seed of its own":   {func(b *run.BugResult) { b.Seed = 2 }, false},
 			"without parameters ": {func(b *run.BugResult) { b.Set = nil }, e.Bad.Set == nil},
 		} {
-			f, bad := &file{}, tasksOf(e, 1)[0]
-			b := resultOf(bad, museum.Seen)
+			f, first := &file{}, tasksOf(e, 1)[0]
+			b := resultOf(first, museum.Seen)
 			c.change(&b)
 			f.Bad = []run.BugResult{b}
-			left := missing([]museum.Entry{e}, map[string]*file{id: f}, 1, "")
-			again := slices.ContainsFunc(left, func(t task) bool { return t.bad })
+			left := missing(map[string]*file{id: f}, specimensOf([]museum.Entry{e}, 1), "")
+			again := slices.ContainsFunc(left, func(t task) bool { return t.kind == bad })
 			if again == c.done || len(left) == 0 {
 				t.Errorf("%s, %s: runs again: %t", id, name, again)
 			}
@@ -57,12 +58,12 @@ func TestAnswersOfAnotherProgramAreMadeAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad := tasksOf(e, 1)[0]
-	b := resultOf(bad, museum.Seen)
+	first := tasksOf(e, 1)[0]
+	b := resultOf(first, museum.Seen)
 	b.ProgramSha256 = "one"
 	f := &file{}
 	f.Bad = []run.BugResult{b}
-	if !f.has(bad, "") || !f.has(bad, "one") || f.has(bad, "another") {
+	if !f.has(first, "") || !f.has(first, "one") || f.has(first, "another") {
 		t.Error("the program of an answer does not decide whether it is made anew")
 	}
 }
@@ -76,7 +77,7 @@ func TestOldAnswersAreNotTheExpectedOnes(t *testing.T) {
 	f := &file{path: filepath.Join(t.TempDir(), "bug.json")}
 	for seed := range int64(2) {
 		for _, task := range tasksOf(e, seed+1) {
-			answer := map[bool]museum.Answer{true: museum.Seen, false: museum.NotSeen}[task.bad]
+			answer := map[kind]museum.Answer{bad: museum.Seen, good: museum.NotSeen}[task.kind]
 			if err := f.add(task, resultOf(task, answer)); err != nil {
 				t.Fatal(err)
 			}
@@ -96,5 +97,49 @@ func TestOldAnswersAreNotTheExpectedOnes(t *testing.T) {
 	e.Rate = 1
 	if wrong := f.wrong(e, 2); len(wrong) != 2 {
 		t.Errorf("answers of another trigger: %q", wrong)
+	}
+}
+
+// An answer of another subject is kept beside those of others, and replaces its own earlier one.
+func TestOtherSubjects(t *testing.T) {
+	e, err := museum.Find("k8s-134147") // seen in kube-proxy@v1.34.3/ipvs
+	if err != nil {
+		t.Fatal(err)
+	}
+	var subjects []subject.Spec
+	for _, name := range []string{"bundled", "kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.37.1/nftables", e.Bad.Subject, e.Good.Subject} {
+		s, err := subject.Read(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		subjects = append(subjects, s)
+	}
+	tasks := tasksOn(e, subjects, 1)
+	if len(tasks) != 2 {
+		t.Fatalf("%d tasks, want those of the two other subjects in mode ipvs: %+v", len(tasks), tasks)
+	}
+	f := &file{path: filepath.Join(t.TempDir(), "bug.json")}
+	add := func(i int, a museum.Answer) {
+		t.Helper()
+		if err := f.add(tasks[i], resultOf(tasks[i], a)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(0, museum.Seen)
+	add(1, museum.Seen)
+	if len(f.Bad) != 2 || len(f.Good) != 0 || !f.has(tasks[0], "") || !f.has(tasks[1], "") {
+		t.Errorf("two subjects with the bug: %+v", f.Answers)
+	}
+	add(1, museum.NotSeen)
+	if len(f.Bad) != 1 || len(f.Good) != 1 || f.Good[0].Subject != tasks[1].specimen.Subject {
+		t.Errorf("one that does not have it any more: %+v", f.Answers)
+	}
+	add(1, museum.CannotTell)
+	if f.has(tasks[1], "") || len(f.Good) != 1 {
+		t.Errorf("a run that cannot tell: %+v", f.Answers)
+	}
+	add(0, museum.DoesNotApply)
+	if len(f.Bad) != 0 {
+		t.Errorf("a bug that does not apply: %+v", f.Answers)
 	}
 }

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/hitless/hitless/internal/results"
+	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios/museum"
+)
+
+// task is one run.
+type task struct {
+	entry    museum.Entry
+	kind     kind
+	specimen museum.Specimen
+	seed     int64
+}
+
+// kind is what a subject is to a bug.
+type kind string
+
+const (
+	bad   kind = "bad"   // the specimen with it
+	good  kind = "good"  // the specimen without it
+	other kind = "other" // a subject of which the entry says nothing
+)
+
+func (t task) name() string {
+	name := string(t.kind)
+	if t.kind == other {
+		name = strings.ReplaceAll(t.specimen.Subject, "/", "-")
+	}
+	return fmt.Sprintf("%s-%s-%d", t.entry.ID, name, t.seed)
+}
+
+// tasksOf returns the runs of a bug on a seed: with it, and without it where a subject without it is known.
+func tasksOf(e museum.Entry, seed int64) []task {
+	tasks := []task{{e, bad, e.Bad, seed}}
+	if e.Good.Subject != "" {
+		tasks = append(tasks, task{e, good, e.Good, seed})
+	}
+	return tasks
+}
+
+// specimensOf returns the runs of all bugs on the first seed, then on the next.
+func specimensOf(entries []museum.Entry, seeds int) (tasks []task) {
+	for seed := range int64(seeds) {
+		for _, e := range entries {
+			tasks = append(tasks, tasksOf(e, seed+1)...)
+		}
+	}
+	return tasks
+}
+
+// tasksOn returns the runs of a bug on other subjects whose mode can have it. Those of its specimens are not among them.
+func tasksOn(e museum.Entry, subjects []subject.Spec, seed int64) (tasks []task) {
+	for _, s := range subjects {
+		t := task{e, other, museum.Specimen{Subject: s.String()}, seed}
+		// Parameters of the specimen with the bug are those of each subject.
+		if e.Applies(s.Mode) && s.String() != e.Bad.Subject && (s.String() != e.Good.Subject || len(e.Good.Set) > 0) {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
+}
+
+// run runs one specimen, or judges its record again, and returns the answer.
+func (t task) run(ctx context.Context) (b run.BugResult, err error) {
+	out := filepath.Join(folders, t.name())
+	if os.Getenv("JUDGE") != "" {
+		b, err = answer(ctx, "museum", "judge", t.entry.ID, out, "--json")
+		b.Set = t.specimen.Set
+	} else {
+		b, err = t.runAnew(ctx, out)
+	}
+	if err == nil && b.Answer != museum.DoesNotApply {
+		b.Made, err = record.MadeIn(os.DirFS(out))
+	}
+	if err == nil && t.kind == bad && b.Answer == museum.Seen && t.seed == 1 && os.Getenv("PICTURES") != "" {
+		err = draw(ctx, t.entry.ID, out)
+	}
+	return b, err
+}
+
+func (t task) runAnew(ctx context.Context, out string) (b run.BugResult, err error) {
+	if err := os.RemoveAll(out); err != nil {
+		return b, err
+	}
+	args := results.MuseumArgs(t.entry, t.specimen.Subject, t.seed, t.specimen.Set)
+	return answer(ctx, append(args, "--json", "--out", out, "--deadline", "1h")...) // two runs share the machine
+}
+
+// answer runs hitless and returns the answer that it prints. Its exit code depends on the answer.
+func answer(ctx context.Context, args ...string) (b run.BugResult, err error) {
+	cmd := exec.CommandContext(ctx, "bin/hitless", args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); stdout.Len() == 0 {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		return b, fmt.Errorf("no answer (%w): %s", err, lines[len(lines)-1])
+	}
+	err = json.Unmarshal(stdout.Bytes(), &b)
+	return b, err
+}
+
+// draw writes the picture of a run with the bug.
+func draw(ctx context.Context, id, dir string) error {
+	picture, err := exec.CommandContext(ctx, "bin/hitless", "report", "--format", "lanes", dir).Output()
+	if err != nil {
+		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 { // 1 is the verdict of the run
+			return fmt.Errorf("drawing %s: %w", dir, err)
+		}
+	}
+	return os.WriteFile(filepath.Join(pictures, id+".txt"), picture, 0o644)
+}
