@@ -49,6 +49,16 @@ func (f *file) lists(k kind) []*[]run.BugResult {
 // of reports whether a result is of the task's specimen.
 func (t task) of(b run.BugResult) bool { return bugs.Of(t.specimen, b) }
 
+// subjects are those that have an answer.
+func (f *file) subjects() (names []string) {
+	for _, b := range slices.Concat(f.Bad, f.Good) {
+		if !slices.Contains(names, b.Subject) {
+			names = append(names, b.Subject)
+		}
+	}
+	return names
+}
+
 // result returns the result of the task's run, if there is one of the entry's trigger.
 func (f *file) result(t task) (b run.BugResult, has bool) {
 	trigger := t.entry.TriggerSha256()

@@ -2,6 +2,7 @@
 // to docs/results/museum. Answers that exist are not run again, unless FORCE=1, or they cannot tell, or the entry had another subject, other
 // parameters or another trigger, or with STALE=1 another program than bin/hitless made them.
 // SUBJECTS=kube-proxy@v1.37.1/ipvs,bundled runs the bugs against these subjects instead, on seed 1, where they are not the bug's specimens.
+// SUBJECTS=kept runs each bug against the subjects of which docs/results/museum-subjects has an answer.
 // SUBSET=k8s-134147,k8s-80403 runs only these bugs, and SEEDS=2 only the first two seeds. JUDGE=1 judges the records in out/results/museum again
 // instead of running. PICTURES=1 also draws the runs of seed 1 in scenarios/museum/pictures, which are part of the program: it is another one
 // then. The exit code is 1 if an answer is not the expected one.
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +24,6 @@ import (
 
 	"github.com/hitless/hitless/hack/bugs"
 	"github.com/hitless/hitless/internal/cache"
-	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -81,23 +82,26 @@ func examineSpecimens(ctx context.Context, entries []museum.Entry, program strin
 	return nil
 }
 
+// kept stands for the subjects that have an answer.
+const kept = "kept"
+
 // examineOthers runs the bugs against other subjects. Any answer is a result, but one that cannot tell.
 func examineOthers(ctx context.Context, entries []museum.Entry, names []string, program string) error {
-	var subjects []subject.Spec
-	for _, name := range names {
-		s, err := subject.Read(ctx, name)
-		if err != nil {
-			return err
-		}
-		subjects = append(subjects, s)
-	}
 	files, err := openAll(entries, bugs.OthersFile)
 	if err != nil {
 		return err
 	}
 	var all []task
 	for _, e := range entries {
-		all = append(all, tasksOn(e, subjects, 1)...)
+		of := names
+		if slices.Equal(names, []string{kept}) {
+			of = files[e.ID].subjects()
+		}
+		tasks, err := tasksOn(ctx, e, of, 1)
+		if err != nil {
+			return err
+		}
+		all = append(all, tasks...)
 	}
 	left := missing(files, all, program)
 	if err := runAll(ctx, left, files); err != nil {

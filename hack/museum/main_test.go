@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/internal/run"
-	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -106,15 +105,10 @@ func TestOtherSubjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var subjects []subject.Spec
-	for _, name := range []string{"bundled", "kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.37.1/nftables", e.Bad.Subject, e.Good.Subject} {
-		s, err := subject.Read(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		subjects = append(subjects, s)
+	tasks, err := tasksOn(t.Context(), e, []string{"bundled", "kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.37.1/nftables", e.Bad.Subject, e.Good.Subject}, 1)
+	if err != nil {
+		t.Fatal(err)
 	}
-	tasks := tasksOn(e, subjects, 1)
 	if len(tasks) != 2 {
 		t.Fatalf("%d tasks, want those of the two other subjects in mode ipvs: %+v", len(tasks), tasks)
 	}
@@ -133,6 +127,9 @@ func TestOtherSubjects(t *testing.T) {
 	add(1, museum.NotSeen)
 	if len(f.Bad) != 1 || len(f.Good) != 1 || f.Good[0].Subject != tasks[1].specimen.Subject {
 		t.Errorf("one that does not have it any more: %+v", f.Answers)
+	}
+	if got := f.subjects(); !slices.Equal(got, []string{tasks[0].specimen.Subject, tasks[1].specimen.Subject}) {
+		t.Errorf("subjects with an answer: %q", got)
 	}
 	add(1, museum.CannotTell)
 	if f.has(tasks[1], "") || len(f.Good) != 1 {

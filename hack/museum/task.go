@@ -63,15 +63,18 @@ func specimensOf(entries []museum.Entry, seeds int) (tasks []task) {
 }
 
 // tasksOn returns the runs of a bug on other subjects whose mode can have it. Those of its specimens are not among them.
-func tasksOn(e museum.Entry, subjects []subject.Spec, seed int64) (tasks []task) {
-	for _, s := range subjects {
-		t := task{e, other, museum.Specimen{Subject: s.String()}, seed}
+func tasksOn(ctx context.Context, e museum.Entry, subjects []string, seed int64) (tasks []task, err error) {
+	for _, name := range subjects {
+		s, err := subject.Read(ctx, name)
+		if err != nil {
+			return nil, err
+		}
 		// Parameters of the specimen with the bug are those of each subject.
-		if e.Applies(s.Mode) && s.String() != e.Bad.Subject && (s.String() != e.Good.Subject || len(e.Good.Set) > 0) {
-			tasks = append(tasks, t)
+		if e.Applies(s.Mode) && name != e.Bad.Subject && (name != e.Good.Subject || len(e.Good.Set) > 0) {
+			tasks = append(tasks, task{e, other, museum.Specimen{Subject: name}, seed})
 		}
 	}
-	return tasks
+	return tasks, nil
 }
 
 // run runs one specimen, or judges its record again, and returns the answer.
