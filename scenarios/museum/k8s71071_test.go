@@ -43,6 +43,7 @@ func TestK8s71071(t *testing.T) {
 		"nothing lost":                 {churned(40, quiet), NotSeen, "churned 40 times, with 1 rollouts"},
 		"lost until the next sync":     {churned(40, quiet, lost("node-1", rolledOutAt, rolledOutAt+ms(30_000))), NotSeen, ""},
 		"not ended by the restart":     {churned(40, quiet, lost("node-1", rolledOutAt, ms(199_000))), NotSeen, ""},
+		"ten seconds later":            {churned(40, quiet, lost("node-1", rolledOutAt+ms(10_000), restartAt+ms(10_500))), NotSeen, ""},
 		"ended long before":            {churned(40, quiet, lost("node-1", rolledOutAt, restartAt-ms(20_000))), NotSeen, ""},
 		"lost by the restart":          {churned(40, quiet, lost("node-1", restartAt+ms(100), restartAt+ms(2000))), NotSeen, ""},
 		"another node":                 {churned(40, quiet, lost("node-2", rolledOutAt, restartAt+ms(500))), NotSeen, ""},

@@ -42,6 +42,7 @@ func TestK8s71515(t *testing.T) {
 		"the bug, short windows":   {flapped(repeated("node-2", 4, 400, 60_000, record.Rejected)...), Seen, "node-2 refused connections 4 times"},
 		"nothing lost":             {flapped(), NotSeen, "three times"},
 		"twice only":               {flapped(repeated("node-1", 2, 12_000, 60_000, record.Rejected)...), NotSeen, ""},
+		"each ten seconds later":   {flapped(repeated("node-1", 3, 12_000, 70_000, record.Rejected)...), NotSeen, ""},
 		"each 50 s":                {flapped(repeated("node-1", 4, 12_000, 50_000, record.Rejected)...), NotSeen, ""},
 		"longer than a sync":       {flapped(repeated("node-1", 3, 40_000, 60_000, record.Rejected)...), NotSeen, ""},
 		"timeouts only":            {flapped(repeated("node-1", 3, 12_000, 60_000, record.ConnectTimeout)...), NotSeen, ""},

@@ -99,12 +99,19 @@ func TestK8s139628(t *testing.T) {
 			return "web-1"
 		})
 	}
+	later := withFlow(run(999_000, 72_000), func(at time.Duration) string {
+		if at > ms(35_000) && at < ms(72_000) {
+			return ""
+		}
+		return "web-1"
+	})
 	checkAnswers(t, k8s139628(), map[string]testCase{
 		"the bug":              {run(999_000, 62_000), Seen, "was dropped without a rejection"},
 		"the bug, to the end":  {run(999_000, 120_000), Seen, ""},
 		"refused soon":         {run(27_000, 62_000), NotSeen, "dropped datagrams were refused"},
 		"a few are refused":    {run(59_500, 62_000), Seen, "rejected 125"},
 		"refused at once":      {run(25_000, 62_000), NotSeen, ""},
+		"ten seconds later":    {later, CannotTell, "was answered while"},
 		"answered meanwhile":   {run(999_000, 40_000), CannotTell, "was answered while"},
 		"TCP is not refused":   {run(999_000, 62_000, lost("node-1", 25_000, 61_000, record.ConnectTimeout)), CannotTell, "does not refuse"},
 		"TCP is not lost":      {run(999_000, 62_000, lost("node-1", 25_000, 25_100, record.Rejected)), CannotTell, "does not refuse"},
@@ -181,6 +188,7 @@ func TestModeSwitch(t *testing.T) {
 		"served again after a minute": {run(lost("node-1", 22_000, 105_000, record.Rejected)), NotSeen, ""},
 		"timeouts only":               {run(lost("node-1", 22_000, 120_000, record.ConnectTimeout)), NotSeen, ""},
 		"lost before":                 {run(lost("node-1", 15_000, 120_000, record.Rejected)), CannotTell, "already lost"},
+		"lost ten seconds later":      {run(lost("node-1", 32_000, 120_000, record.Rejected)), NotSeen, ""},
 		"lost much later":             {run(lost("node-1", 70_000, 120_000, record.Rejected)), NotSeen, ""},
 		"no proxy was changed":        {unchanged(), CannotTell, "no proxy was changed"},
 		"changed with pods":           {unchanged().step("put b in the place of a on node-1", "node-1", 12_000, 16_000), CannotTell, "there were pods"},
