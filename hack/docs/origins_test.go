@@ -12,13 +12,13 @@ import (
 	"github.com/hitless/hitless/internal/results"
 )
 
-// program is a SHA-256 as pages name programs: whole, or its begin with an ellipsis.
-var program = regexp.MustCompile(`\b([0-9a-f]{64})\b|\b([0-9a-f]{8,63})…`)
+// program is a SHA-256 as pages name programs: whole, its begin with an ellipsis, or its begin after the word.
+var program = regexp.MustCompile(`\b([0-9a-f]{64})\b|\b([0-9a-f]{8,63})…|\bprograms?\s+\x60([0-9a-f]{8,63})\x60`)
 
 // unknownPrograms are the programs that a text names and rows do not have.
 func unknownPrograms(text string, rows []results.Row) (unknown []string) {
 	for _, m := range program.FindAllStringSubmatch(text, -1) {
-		begin := m[1] + m[2]
+		begin := m[1] + m[2] + m[3]
 		if !slices.ContainsFunc(results.Programs(rows), func(p string) bool { return strings.HasPrefix(p, begin) }) {
 			unknown = append(unknown, m[0])
 		}
@@ -58,7 +58,7 @@ func TestPagesNameOnlyTheProgramsOfTheirFiles(t *testing.T) {
 	}
 	rows := []results.Row{{Origin: results.Origin{Program: strings.Repeat("ab", 32)}}}
 	for text, unknown := range map[string]int{"by `abababababab…`": 0, "by " + strings.Repeat("ab", 32): 0, "the history `77d6989dddd9`": 0,
-		"by `ea20c06becb2…`": 1, "by " + strings.Repeat("cd", 32) + " and `ababababcdab…`": 2} {
+		"by `ea20c06becb2…`": 1, "by the program `ea20c06becb2`": 1, "by the program\n`abababababab`": 0, "by " + strings.Repeat("cd", 32) + " and `ababababcdab…`": 2} {
 		if got := unknownPrograms(text, rows); len(got) != unknown {
 			t.Errorf("%q names the unknown programs %q, want %d", text, got, unknown)
 		}
