@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,10 +43,10 @@ var _ = DescribeTable("Shards make the whole", func(ctx SpecContext, c call) {
 	if c.fails {
 		code = 1
 	}
-	Expect(run(ctx, code, append(c.args, "--out", whole)...)).To(Equal(code))
+	Expect(suites.Execute(ctx, code, append(c.args, "--out", whole)...)).To(Equal(code))
 
 	By("killing the first shard, and running it again")
-	killed := command(append(c.args, "--shard", "1/2", "--out", parts[0])...)
+	killed := suites.Command(append(c.args, "--shard", "1/2", "--out", parts[0])...)
 	Expect(killed.Start()).To(Succeed())
 	// A first run has ended by then, and its record is there.
 	Eventually(ctx, func() []string { return historiesOf(parts[0]) }).WithTimeout(20 * time.Minute).ShouldNot(BeEmpty())
@@ -57,15 +56,15 @@ var _ = DescribeTable("Shards make the whole", func(ctx SpecContext, c call) {
 	merged := filepath.Join(dir, "merged")
 	var codes []int
 	for i, part := range parts {
-		codes = append(codes, run(ctx, 0, append(c.args, "--shard", fmt.Sprintf("%d/2", i+1), "--out", part)...))
+		codes = append(codes, suites.Execute(ctx, 0, append(c.args, "--shard", fmt.Sprintf("%d/2", i+1), "--out", part)...))
 		if i == 0 { // a whole of one part would be wrong
-			Expect(run(ctx, 2, "merge", part, "--out", merged)).To(Equal(2))
+			Expect(suites.Execute(ctx, 2, "merge", part, "--out", merged)).To(Equal(2))
 		}
 	}
 	Expect(codes).To(HaveEach(BeElementOf(0, c.worst)))
 	Expect(slices.Max(codes)).To(Equal(c.worst))
-	Expect(run(ctx, 2, "merge", parts[0], parts[0], "--out", merged)).To(Equal(2))
-	Expect(run(ctx, code, "merge", parts[1], parts[0], "--out", merged)).To(Equal(code))
+	Expect(suites.Execute(ctx, 2, "merge", parts[0], parts[0], "--out", merged)).To(Equal(2))
+	Expect(suites.Execute(ctx, code, "merge", parts[1], parts[0], "--out", merged)).To(Equal(code))
 
 	By("comparing the files")
 	histories := 0
@@ -88,33 +87,6 @@ var _ = DescribeTable("Shards make the whole", func(ctx SpecContext, c call) {
 	Entry("of a soak", call{args: []string{"soak", "--for", "5m", "--seeds", "1..2", "--controlplane", "replay"}}),
 	Entry("of a search of the museum", suites.Nightly, call{args: []string{"museum", "run", "--all", "--subject", "kube-proxy@v1.37.1/nftables", "--controlplane", "replay"}, files: []string{"museum.json", "junit.xml"}, fails: true, worst: 1}),
 )
-
-// run runs hitless to its end, and returns its exit code. Its output is shown if that is not the expected one.
-func run(ctx SpecContext, want int, args ...string) int {
-	cmd := command(args...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	Expect(cmd.Start()).To(Succeed())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-		_ = cmd.Process.Kill()
-		<-ended
-	}
-	code := cmd.ProcessState.ExitCode()
-	if code != want {
-		GinkgoWriter.Printf("hitless %s: exit code %d\n%s\n", strings.Join(args, " "), code, &out)
-	}
-	return code
-}
-
-func command(args ...string) *exec.Cmd {
-	program, err := suites.Program()
-	Expect(err).NotTo(HaveOccurred())
-	return exec.Command(program, args...)
-}
 
 // historiesOf are the files of all histories below a folder, relative to it.
 func historiesOf(dir string) (files []string) {
