@@ -23,6 +23,9 @@ const (
 	pingAgain   = 5 * time.Second  // the API server is asked whether it answers, and still lists the Services
 )
 
+// backWithin is how long an address that was measured and comes back may take to answer. Then it is measured, and what it loses counts.
+const backWithin = 10 * time.Second
+
 // follow measures until the context or the duration ends, and follows the Services meanwhile.
 func (w *watcher) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -197,9 +200,13 @@ func (f *follower) answered(a answer) error {
 		return nil
 	}
 	wait.asking = false
+	said := "answers"
 	if a.err != nil {
 		wait.reason = a.err.Error()
-		return nil
+		if !f.returns(&a, wait) {
+			return nil
+		}
+		said = "was measured before and does not answer"
 	}
 	if why := f.room(a.lane); why != "" {
 		wait.refused, wait.reason = true, "one more lane would make the probes themselves fail: "+why
@@ -208,8 +215,25 @@ func (f *follower) answered(a answer) error {
 	}
 	delete(f.services.waiting, a.External)
 	f.services.names[a.External] = a.addresses
-	f.remark("info", fmt.Sprintf("%s answers %.1f s after it was seen; its lane begins", a.External, (f.now()-wait.since).Seconds()))
+	f.remark("info", fmt.Sprintf("%s %s %.1f s after it was seen; its lane begins", a.External, said, (f.now()-wait.since).Seconds()))
 	return f.startLane(a.target, f.now()+session.Lead, true)
+}
+
+// returns reports whether an address that does not answer was measured before, and is back for long enough. Its lane is like the last one.
+func (f *follower) returns(a *answer, wait *waiting) bool {
+	last, was := f.lanes.again(a.External)
+	if !was || f.now()-wait.since < backWithin {
+		return false
+	}
+	now := a.lane // without an address if its name cannot be looked up
+	a.lane = last.lane
+	a.lane.Name = a.External.String()
+	if now.Target.IsValid() {
+		a.lane.Target = now.Target
+	} else {
+		a.addresses = map[netip.Addr]bool{a.lane.Target.Addr(): true}
+	}
+	return true
 }
 
 // lookUpNames looks up the names of load balancers.
@@ -239,14 +263,20 @@ func (f *follower) lookedUp(a answer) error {
 // report records what was not measured at the end.
 func (f *follower) report() {
 	at := f.now()
-	for _, name := range slices.Sorted(maps.Keys(f.lanes.before)) {
+	lacking := slices.Sorted(maps.Keys(f.lanes.before))
+	for _, name := range lacking {
 		f.missing(name, at)
 	}
 	waiting := f.services.waiting
 	for _, e := range f.services.waitingByName() {
-		if f.lanes.names[e.String()] == 0 {
-			f.skip(e.String(), "it never answered: "+cmp.Or(waiting[e].reason, "it was not asked yet"))
+		if slices.Contains(lacking, e.String()) {
+			continue // the record says so
 		}
+		never := "it never answered: "
+		if _, was := f.lanes.again(e); was {
+			never = fmt.Sprintf("it came back %.1f s before the end, and has not answered since: ", (at - waiting[e].since).Seconds())
+		}
+		f.skip(e.String(), never+cmp.Or(waiting[e].reason, "it was not asked yet"))
 	}
 	for _, port := range slices.Sorted(maps.Keys(f.services.unprobed)) {
 		f.skip(port, "only TCP ports are probed")

@@ -19,11 +19,12 @@ type lanes struct {
 	names    map[string]int // how often each was used
 	measures map[uint16]bool
 	running  map[cluster.External]target
+	ended    map[cluster.External]target
 	before   map[string]record.LeftLane // lanes of a killed watch, by the name of their external address
 }
 
 func newLanes() *lanes {
-	return &lanes{names: map[string]int{}, measures: map[uint16]bool{}, running: map[cluster.External]target{}, before: map[string]record.LeftLane{}}
+	return &lanes{names: map[string]int{}, measures: map[uint16]bool{}, running: map[cluster.External]target{}, ended: map[cluster.External]target{}, before: map[string]record.LeftLane{}}
 }
 
 // id returns the next id of a lane.
@@ -77,8 +78,18 @@ func (l *lanes) add(t *target) {
 func (l *lanes) remove(e cluster.External) (t target, was bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t, was = l.running[e]
+	if t, was = l.running[e]; was {
+		l.ended[e] = t
+	}
 	delete(l.running, e)
+	return t, was
+}
+
+// again returns the target of the last lane to an address. Its lane knows what a correct answer is.
+func (l *lanes) again(e cluster.External) (t target, was bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, was = l.ended[e]
 	return t, was
 }
 

@@ -55,6 +55,58 @@ func TestLanesFollowTheServices(t *testing.T) {
 	}
 }
 
+// An address that was measured, and is dead when it comes back, is measured again: its loss is no wait for a first answer.
+func TestAnAddressThatComesBackDead(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a, b, c := address(), address(), address()
+	listen(t, a)
+	listen(t, c)
+	l := listen(t, b)
+	s.service("web", nil, a)
+	s.service("moved", nil, b)
+	r := s.start(s.options())
+	r.attempted(laneName("moved", b))
+	s.service("moved", nil, c)
+	r.attempted(laneName("moved", c))
+	l.close()
+	s.service("moved", nil, b)
+	r.attempted(laneName("moved", b) + " (2)")
+	r.goesOn(20)
+	report := r.report(analysis.Fail)
+	if l := lanesOf(report)[laneName("moved", b)+" (2)"]; l.Attempts == 0 || l.Dropped != l.Attempts {
+		t.Errorf("lane to the address that came back: %d attempts, %d dropped", l.Attempts, l.Dropped)
+	}
+	for _, name := range []string{laneName("web", a), laneName("moved", c)} {
+		if l := lanesOf(report)[name]; l.Attempts == 0 || l.Dropped > 0 {
+			t.Errorf("lane %s: %d attempts, %d dropped", name, l.Attempts, l.Dropped)
+		}
+	}
+}
+
+// An address that comes back just before the end is no part of the measurement, and the report says so.
+func TestAnAddressThatComesBackAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	a, b := address(), address()
+	listen(t, a)
+	l := listen(t, b)
+	s.service("web", nil, a)
+	s.service("moved", nil, b)
+	r := s.start(s.options())
+	r.attempted(laneName("moved", b))
+	s.remove("Service", "moved")
+	r.recorded("the Service shop/moved was deleted")
+	l.close()
+	s.service("moved", nil, b)
+	r.recorded("the Service shop/moved appeared")
+	r.goesOn(20)
+	report := r.report(analysis.Pass)
+	if text := strings.Join(report.Reasons, "\n"); !strings.Contains(text, laneName("moved", b)+" was skipped: it came back") {
+		t.Errorf("the reasons do not name the address that came back:\n%s", text)
+	}
+}
+
 // A Service whose address changes before its first attempt is not measured there, and the watch remains valid.
 func TestAddressThatChangesAtOnce(t *testing.T) {
 	t.Parallel()
