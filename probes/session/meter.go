@@ -93,6 +93,9 @@ func StartMeter(c MeterConfig) (*Meter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := probes.Suspended(); err != nil {
+		return nil, err
+	}
 	limits, err := probes.LocalLimits()
 	if err != nil {
 		return nil, err
@@ -162,10 +165,19 @@ func (m *Meter) tick() {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	last, unwritable := m.Now(), false
+	suspended, _ := probes.Suspended() // StartMeter has checked that it works
 	for {
+		ended := false
 		select {
 		case <-ticker.C:
 		case <-m.stopTicker:
+			ended = true
+		}
+		until, _ := probes.Suspended()
+		if e, was := checkSuspended(last, m.Now(), until-suspended); was {
+			m.Record.Event(e)
+		}
+		if suspended = until; ended {
 			return
 		}
 		if err := m.Record.Flush(); err != nil && !unwritable { // Close returns the same error
@@ -189,6 +201,12 @@ func checkTick(last, now time.Duration) (record.Event, bool) {
 	late := now - last - time.Second
 	return stall(last, now, fmt.Sprintf("this machine, or this program, did not run for %v: answers may have arrived earlier than they were read",
 		late.Round(time.Millisecond))), late > maxTickDelay
+}
+
+// checkSuspended returns the event of a guard, and true, if the machine was suspended between two ticks. The clock of the run stood still.
+func checkSuspended(last, now, suspended time.Duration) (record.Event, bool) {
+	return stall(last, now, fmt.Sprintf("this machine was suspended for %v: nothing was measured meanwhile, and the clock of the run stood still",
+		suspended.Round(time.Millisecond))), suspended > maxTickDelay
 }
 
 // checkStart returns the event of a guard, and true, for an attempt that was not made because it would have started too late, unless it was due in

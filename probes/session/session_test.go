@@ -182,6 +182,19 @@ func TestStalledMachineTripsAGuard(t *testing.T) {
 	}
 }
 
+// A machine that was suspended trips a guard, although its monotonic clock stood still.
+func TestSuspendedMachineTripsAGuard(t *testing.T) {
+	last := time.Minute
+	if _, was := checkSuspended(last, last+time.Second, 200*time.Millisecond); was {
+		t.Error("200 ms tripped the guard")
+	}
+	e, was := checkSuspended(last, last+time.Second, 10*time.Minute)
+	g, is := e.Body.(record.Guard)
+	if !was || !is || !strings.Contains(e.Text, "10m0s") || g.From > last || g.Until < e.At {
+		t.Errorf("%v, %+v", was, e)
+	}
+}
+
 // Attempts that were not made in time trip one guard for each stop of the machine; other faults of the probe trip none.
 func TestAttemptsThatStartTooLateTripAGuard(t *testing.T) {
 	late := record.Attempt{Intended: time.Minute, Class: record.Probe, Detail: probes.DetailLate}
