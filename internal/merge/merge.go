@@ -97,7 +97,7 @@ func comparisonOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey
 		if !has {
 			return nil, fmt.Errorf("no shard has the result of %s; run the shards again", name)
 		}
-		told := record.Sealed{Verdict: string(r.Verdict), Attempts: r.Attempts, Dropped: r.Dropped}
+		told := record.Sealed{Verdict: string(r.Verdict), Attempts: r.Attempts, Dropped: r.Dropped, Delayed: r.Delayed}
 		if err := sameRecord(dir, r.HistorySha256, told, parts[0].ProgramSha256, key); err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func museumOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey) (f
 		if !has {
 			return nil, fmt.Errorf("no shard has the result of %s; run the shards again", id)
 		}
-		told := record.Sealed{Verdict: b.Verdict, Attempts: b.Attempts, Dropped: b.Dropped}
+		told := record.Sealed{Verdict: b.Verdict, Attempts: b.Attempts, Dropped: b.Dropped, Delayed: untold}
 		if err := sameRecord(filepath.Join(shard.Home(parts, i).Dir, id), b.HistorySha256, told, parts[0].ProgramSha256, key); err != nil {
 			return nil, err
 		}
@@ -155,6 +155,9 @@ func soakOf(parts []shard.Part, key ed25519.PublicKey) (func(string) (*Whole, er
 	return func(dir string) (*Whole, error) { return whole, copyRuns(dir, parts) }, nil
 }
 
+// untold is the number of delayed attempts in results that do not tell it.
+const untold = -1
+
 // sameRecord checks that the record in the folder of a run is the one that the results of a shard name, that its seal has the verdict and the
 // counts of the results, and that the shard's program made it. A run without a record has no history, and proves nothing.
 func sameRecord(dir, history string, told record.Sealed, program string, key ed25519.PublicKey) error {
@@ -179,6 +182,8 @@ func sameRecord(dir, history string, told record.Sealed, program string, key ed2
 	} else if s.Verdict != told.Verdict || s.Attempts != told.Attempts || s.Dropped != told.Dropped {
 		return &record.DamageError{Folder: dir, Reason: fmt.Sprintf("the results of the shard tell %s with %d of %d attempts dropped, and its seal tells %s with %d of %d",
 			told.Verdict, told.Dropped, told.Attempts, s.Verdict, s.Dropped, s.Attempts)}
+	} else if told.Delayed != untold && s.Delayed != told.Delayed {
+		return &record.DamageError{Folder: dir, Reason: fmt.Sprintf("the results of the shard tell %d delayed attempts, and its seal tells %d", told.Delayed, s.Delayed)}
 	}
 	return nil
 }

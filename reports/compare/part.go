@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/input"
@@ -61,9 +63,15 @@ func ReadPart(ctx context.Context, dir string) (p Part, err error) {
 	return p, nil
 }
 
-// JoinParts makes the comparison of all parts, one or more. They must be of one call, as their manifests tell.
+// JoinParts makes the comparison of all parts, one or more. They must be of one call, as their manifests tell. Parts with other subjects, or in
+// another order, are an error.
 func JoinParts(parts []Part) (*Comparison, error) {
 	first := parts[0]
+	for _, p := range parts {
+		if got, want := p.names(), first.names(); !slices.Equal(got, want) {
+			return nil, fmt.Errorf("the parts of a comparison have different subjects: %s, and %s; run the shards again", strings.Join(want, ", "), strings.Join(got, ", "))
+		}
+	}
 	subjects := make([]Subject, len(first.Subjects))
 	for i, s := range first.Subjects {
 		subjects[i].Subject = s.Subject
@@ -77,4 +85,12 @@ func JoinParts(parts []Part) (*Comparison, error) {
 	}
 	c.Command = first.Command
 	return c, nil
+}
+
+// names are the names of the subjects.
+func (p Part) names() (all []string) {
+	for _, s := range p.Subjects {
+		all = append(all, s.Subject)
+	}
+	return all
 }

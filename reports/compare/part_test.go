@@ -59,3 +59,22 @@ func TestPartsMakeTheWholeComparison(t *testing.T) {
 		t.Error("a folder without a part was read")
 	}
 }
+
+// A part with fewer subjects, or in another order, would give runs to another subject.
+func TestPartsOfOtherSubjectsAreNotJoined(t *testing.T) {
+	part := func(names ...string) Part {
+		var subjects []Subject
+		for i, name := range names {
+			subjects = append(subjects, Subject{Subject: name, Runs: []Run{{Seed: int64(i + 1), Verdict: analysis.Pass, Attempts: 100}}})
+		}
+		return NewPart("rollout", "hitless compare rollout", subjects, Options{})
+	}
+	if _, err := JoinParts([]Part{part("a", "b"), part("a", "b")}); err != nil {
+		t.Error(err)
+	}
+	for _, other := range []Part{part("a"), part("b", "a"), part("a", "b", "c")} {
+		if _, err := JoinParts([]Part{part("a", "b"), other}); err == nil {
+			t.Errorf("a part with the subjects %q was joined", other.names())
+		}
+	}
+}
