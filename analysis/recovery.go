@@ -37,11 +37,22 @@ type NodeRecovery struct {
 	Text   string   `json:"text"`            // the reason; empty for followed
 }
 
+// nodeChecks are the checks of a node.
+type nodeChecks struct {
+	NodeRecovery
+	all, made int
+	missed    string // why the newest check that was not made was not; empty if all were made
+}
+
+// isCheck reports whether an event is the first result of a check of a node, made or not.
+func isCheck(body record.Recovery) bool {
+	return body.State != record.RecoveryRemoved && body.Change != record.RecoveryRemoved && body.State != record.RecoveryMisreported
+}
+
 // recoveryReport is the result of the recovery checks, nil for a record without any, such as one of an older version.
 func (a *Analysis) recoveryReport() *RecoveryReport {
 	r := &RecoveryReport{Nodes: []NodeRecovery{}}
-	results := map[string]*NodeRecovery{}
-	checks := map[string]int{} // of each node
+	results := map[string]*nodeChecks{}
 	found := false
 	for _, e := range a.Events {
 		body, is := e.Body.(record.Recovery)
@@ -54,25 +65,36 @@ func (a *Analysis) recoveryReport() *RecoveryReport {
 			continue
 		}
 		if results[e.Node] == nil {
-			results[e.Node] = &NodeRecovery{Node: e.Node, State: RecoveryUnchecked, Text: e.Text}
+			results[e.Node] = &nodeChecks{NodeRecovery: NodeRecovery{Node: e.Node, State: RecoveryUnchecked, Text: e.Text}}
 		}
-		if body.State != record.RecoveryRemoved && body.Change != record.RecoveryRemoved && body.State != record.RecoveryMisreported { // else the second result of a check, or of no check
-			checks[e.Node]++
+		n := results[e.Node]
+		if isCheck(body) {
+			n.count(e, body)
 		}
-		r.Checks = max(r.Checks, checks[e.Node])
-		a.addRecovery(results[e.Node], e, body)
+		r.Checks = max(r.Checks, n.all)
+		a.addRecovery(&n.NodeRecovery, e, body)
 	}
 	if !found {
 		return nil
 	}
 	for _, n := range results {
-		r.Nodes = append(r.Nodes, *n)
+		r.Nodes = append(r.Nodes, n.NodeRecovery)
 	}
 	slices.SortFunc(r.Nodes, func(x, y NodeRecovery) int { return cmp.Compare(x.Node, y.Node) })
 	if r.Text == "" {
-		r.Text = r.line()
+		r.Text = r.line(results)
 	}
 	return r
+}
+
+// count counts a check of the node.
+func (n *nodeChecks) count(e record.Event, body record.Recovery) {
+	n.all++
+	if body.State == record.RecoveryUnchecked {
+		n.missed = e.Text
+	} else {
+		n.made++
+	}
 }
 
 // addRecovery adds one result of a check to those of its node. The first failure stays.
@@ -170,10 +192,21 @@ func (a *Analysis) lastNewBackend(node string, from, to time.Duration) (at time.
 	return at, pod
 }
 
-// bad tells of a check that checked no proxy.
-func (r *RecoveryReport) bad() []string {
-	if r == nil || r.Checks == 0 || slices.ContainsFunc(r.Nodes, func(n NodeRecovery) bool { return n.State != RecoveryUnchecked }) {
+// badRecovery tells of a last check that checked no proxy.
+func (a *Analysis) badRecovery(r *RecoveryReport) []string {
+	if r == nil || r.Checks == 0 || len(r.Failed()) > 0 {
 		return nil
+	}
+	made := map[string]bool{} // by node: its newest check
+	for _, e := range a.Events {
+		if body, is := e.Body.(record.Recovery); is && e.Node != "" && isCheck(body) {
+			made[e.Node] = body.State != record.RecoveryUnchecked
+		}
+	}
+	for _, was := range made {
+		if was {
+			return nil
+		}
 	}
 	return []string{"the recovery check checked no proxy: " + r.Text}
 }
@@ -182,14 +215,18 @@ func (r *RecoveryReport) bad() []string {
 const mostUnchecked = 3
 
 // line is the result in one line.
-func (r *RecoveryReport) line() string {
-	followed, checked, slowest := 0, 0, 0.0
+func (r *RecoveryReport) line(checks map[string]*nodeChecks) string {
+	followed, checked, slowest, each := 0, 0, 0.0, true
 	var unchecked, misreported []string
 	for _, n := range r.Nodes {
 		switch n.State {
 		case RecoveryFollowed:
 			followed, slowest = followed+1, max(slowest, n.TookMs)
 			checked++
+			if c := checks[n.Node]; c.missed != "" {
+				each = false
+				unchecked = append(unchecked, fmt.Sprintf("%s (in %d of %d checks)", c.missed, c.all-c.made, c.all))
+			}
 		case RecoveryFailed:
 			checked++
 		case RecoveryMisreported:
@@ -202,8 +239,11 @@ func (r *RecoveryReport) line() string {
 	if followed > 0 {
 		text += " within " + units.MsText(slowest)
 	}
-	if r.Checks > 1 {
+	switch {
+	case r.Checks > 1 && each:
 		text += fmt.Sprintf(", in each of %d checks", r.Checks)
+	case r.Checks > 1:
+		text += fmt.Sprintf(", in each check of them; there were %d checks", r.Checks)
 	}
 	if more := len(unchecked) - mostUnchecked; more > 0 {
 		unchecked = append(unchecked[:mostUnchecked], fmt.Sprintf("%s more were not checked", units.Plural(more, "node")))

@@ -156,3 +156,35 @@ func TestRecoveryOfEachCheck(t *testing.T) {
 		t.Errorf("node-1 is %+v, want followed, within 1200 ms at most", n)
 	}
 }
+
+// A check that was not made is none in which a proxy followed. A last check of no proxy proves nothing about the end of the run.
+func TestRecoveryTellsChecksThatWereNotMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		unchecked []string
+		want      Verdict
+		says, not string
+	}{
+		"all were made":       {nil, Pass, "3 of 3 nodes applied a test change within 1.20 s, in each of 2 checks", "was not checked"},
+		"one was not made":    {[]string{"node-2"}, Pass, "node-2 unchecked (in 1 of 2 checks)", "in each of 2 checks"},
+		"the last is of none": {recordtest.NodeNames, Invalid, "the recovery check checked no proxy", "in each of 2 checks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := recordtest.Clean()
+			s := o.Lab()
+			allFollow(s, 60*time.Second, "")
+			for _, node := range recordtest.NodeNames {
+				if slices.Contains(c.unchecked, node) {
+					recovered(s, checkedAt, node, "unchecked", "", 0)
+				} else {
+					recovered(s, checkedAt+time.Second, node, "added", "", 700*time.Millisecond)
+					recovered(s, checkedAt+2*time.Second, node, "removed", "", 1200*time.Millisecond)
+				}
+			}
+			r := reportOf(t, o.Start(s))
+			told := strings.Join(append(slices.Clone(r.Reasons), r.Recovery.Text), "\n")
+			if r.Verdict != c.want || r.Recovery.Checks != 2 || !strings.Contains(told, c.says) || strings.Contains(told, c.not) {
+				t.Errorf("%s after %d checks, want %s with %q and without %q:\n%s", r.Verdict, r.Recovery.Checks, c.want, c.says, c.not, told)
+			}
+		})
+	}
+}

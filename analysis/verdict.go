@@ -30,7 +30,7 @@ func (a *Analysis) judge(r *Report, p proof) (Verdict, []string) {
 		p.missed = p.notFound(func(in *injection) bool { return p.later(in) || a.metOwnOutage(in) })
 	}
 	for _, rule := range [...]func() []string{a.badRecord, a.badPhases, a.badSteps, a.badGuards, a.badLanes, a.badFleet, a.noBaseline, a.badBudget,
-		func() []string { return a.badProof(p) }, func() []string { return r.Recovery.bad() }} {
+		func() []string { return a.badProof(p) }, func() []string { return a.badRecovery(r.Recovery) }} {
 		why = append(why, rule()...)
 	}
 	if !faulty {
