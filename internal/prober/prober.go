@@ -89,7 +89,11 @@ func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error))
 		in.Close()
 		p.tellDeath()
 	}()
-	go func() { p.read <- p.record(attempts) }()
+	go func() {
+		err := p.record(attempts)
+		_ = attempts.CloseWithError(err) // else a worker whose attempts cannot be read waits for ever; never fails
+		p.read <- err
+	}()
 	base, err := monotonicBase(cfg.Now)
 	if err != nil {
 		return nil, err

@@ -61,3 +61,19 @@ func TestClosedWorkerHasNotDied(t *testing.T) {
 	}
 	p.tellDeath() // as the goroutine that waits for the worker's end, which may not have run yet
 }
+
+// A worker whose attempts cannot be read does not keep Close waiting, although it writes for ever.
+func TestDamagedAttemptsEndTheWorker(t *testing.T) {
+	died := make(chan error, 1)
+	p := startProgram(t, "exec yes", died)
+	closed := make(chan error, 1)
+	go func() { closed <- p.Close() }()
+	select {
+	case err := <-closed:
+		if err == nil || !strings.Contains(err.Error(), "reading the probe worker's attempts") {
+			t.Errorf("Close returns %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("Close did not return within a minute")
+	}
+}

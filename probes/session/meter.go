@@ -111,7 +111,11 @@ func StartMeter(c MeterConfig) (*Meter, error) {
 		_ = in.CloseWithError(io.ErrClosedPipe) // never fails
 		_ = out.Close()                         // never fails
 	}()
-	go func() { m.copyDone <- m.copy(attempts) }()
+	go func() {
+		err := m.copy(attempts)
+		_ = attempts.CloseWithError(err) // else a worker whose attempts cannot be read waits for ever; never fails
+		m.copyDone <- err
+	}()
 	m.guards = probes.NewGuards(limits, []probes.Namespace{{Name: "this machine", CountConntrack: probes.CountConntrack}}, c.Record.Event)
 	go m.tick()
 	m.orders, err = probes.NewOrders(input, m.base, 1, c.Shared)

@@ -292,6 +292,26 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
+// An exit may be recorded up to 100 ms after its effect. A loss that begins earlier is none of it.
+func TestALossBeforeTheRecordOfItsExit(t *testing.T) {
+	judged := 0
+	for _, c := range specimens(t) {
+		begins := map[string]int{"k8s-71834": 500, "k8s-111661": 100}[c.id] // ms from the exit to the loss
+		if begins == 0 {
+			continue
+		}
+		judged++
+		for before, want := range map[int]Answer{50: Seen, 300: CannotTell} {
+			if f := c.judge(t, func(s *fakeRun) { c.bug(s, -begins-before) }); f.Answer != want {
+				t.Errorf("%s, lost %d ms before the record of the exit: %s: %q; want %s", c.id, before, f.Answer, f.Reasons, want)
+			}
+		}
+	}
+	if judged != 2 {
+		t.Errorf("%d bugs were judged", judged)
+	}
+}
+
 // compared are the bugs whose signatures compare with new connections. What these would show is not known where they are lost too.
 var compared = []string{"k8s-103857", "k8s-105657", "k8s-106030", "k8s-112604", "k8s-117205", "k8s-125467", "k8s-42473", "k8s-57841", "k8s-59368", "k8s-71514",
 	"k8s-76664", "k8s-96251"}

@@ -67,7 +67,7 @@ func (p pattern) search(r *Record) Finding {
 
 // lasts reports whether a loss on a path of an occasion began before the occasion and has not ended at its begin.
 func (p pattern) lasts(l lossOnPath, o step) bool {
-	return l.from < o.begin && l.to >= o.begin && (!p.onNode || l.node == o.node)
+	return l.from < o.begin-recordLag && l.to >= o.begin && (!p.onNode || l.node == o.node)
 }
 
 // checkObserved returns why the run cannot show the loss; nil when it can.
@@ -131,7 +131,7 @@ func (p pattern) begins(l lossOnPath, o step) bool {
 	if within == 0 {
 		within = effectWithin
 	}
-	return l.from >= o.begin && l.from <= o.end+within && (!p.onNode || l.node == o.node)
+	return l.from >= o.begin-recordLag && l.from <= o.end+within && (!p.onNode || l.node == o.node)
 }
 
 // matches reports whether a loss is of the pattern's kind, besides its begin and the lane that is served.
