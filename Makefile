@@ -45,7 +45,7 @@ demo: ## install what is missing, build hitless and run a rollout behind the bun
 lab-test smoke attacks nightly: export HITLESS_PROGRAM = $(CURDIR)/bin/hitless
 
 test: export HITLESS_TIMES = $(CURDIR)/out/times
-test: ## all tests but those of `make nightly`, also on real kernels; at the end the slowest ones
+test: ## unit tests and tests on real kernels, not those of `make nightly`, `browser` and `cross`; at the end the slowest ones
 	@rm -rf $(HITLESS_TIMES)
 	@$(MAKE) unit
 	@$(MAKE) lab-test
@@ -86,7 +86,7 @@ disruptions: packages build ## run most disruptions against four proxies for doc
 bench-probes: build ## measure the probe engine, fortio and vegeta in namespaces; writes out/bench/probes.json (a minute); SHORT=1 measures the engine alone
 	@hack/bench-probes.sh
 
-zero-loss: packages build ## run the scenarios that must cost no connection, and their red twins, on RUNS=8 seeds for docs/results/zero-loss.md (a night)
+zero-loss: packages build ## run the scenarios that must cost no connection, and their red twins, on RUNS=8 seeds for docs/results/zero-loss.md (a night); ROWS=restart,kill
 	@hack/zero-loss.sh
 
 first-seed: packages build ## soak kube-proxy v1.12.2 on eight seeds until it hangs, and the bundled proxier with the same churn for a week in all, for docs/results/first-seed.md (two hours and a half); a committed result is not made again
@@ -123,7 +123,7 @@ kill-score: packages build ## run the conformance suite against proxies with one
 museum-kills: packages build ## run conformance specs against both specimens of each bug of the museum, for docs/results/museum.md (five hours); continues; SUBSET=k8s-92019
 	@hack/kill-score.sh -bugs
 
-evidence: packages build ## make all committed results anew with this program, without the museum, the kill score and upstream's suite; continues; PLAN=1 shows the plan only; SHARD=1/2 (half a day)
+evidence: packages build ## make all committed results anew with this program, without the museum, the kill score, the nightly suites, and upstream's suite and rolling update; continues; PLAN=1 shows the plan only; SHARD=1/2 (half a day)
 	$(GO) run ./hack/evidence $(if $(PLAN),-plan) $(if $(SHARD),-shard $(SHARD))
 
 upstream-e2e-results: packages build ## run upstream's suite against five proxies for docs/upstream-e2e.md (four hours of an idle machine); committed rows are not run again; SUBSET=bundled
