@@ -129,6 +129,9 @@ func museumOf(ctx context.Context, parts []shard.Part, key ed25519.PublicKey) (f
 			return nil, fmt.Errorf("no shard has the result of %s; run the shards again", id)
 		}
 		told := record.Sealed{Verdict: b.Verdict, Attempts: b.Attempts, Dropped: b.Dropped, Delayed: untold}
+		if b.Delayed != nil {
+			told.Delayed = *b.Delayed
+		}
 		if err := sameRecord(filepath.Join(shard.Home(parts, i).Dir, id), b.HistorySha256, told, parts[0].ProgramSha256, key); err != nil {
 			return nil, err
 		}

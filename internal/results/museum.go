@@ -75,5 +75,5 @@ func readAnswers(ctx context.Context, path string) (rows []Row, err error) {
 
 func rowOfBug(b run.BugResult) Row {
 	return Row{Subject: b.Subject, Verdict: fmt.Sprintf("%s, %s", b.Answer, b.Verdict), HistorySha256: b.HistorySha256,
-		Origin: Origin{b.ProgramSha256, kernelOf(b.Kernel), b.ControlPlane, b.Made}}
+		Kinds: kindsOf(b.Failures), KindsTold: b.Delayed != nil, Origin: Origin{b.ProgramSha256, kernelOf(b.Kernel), b.ControlPlane, b.Made}}
 }

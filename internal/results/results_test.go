@@ -16,6 +16,7 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/analysis/verify"
+	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/record/recordtest"
@@ -452,5 +453,25 @@ func TestBugsAreSearchedForWithTheirRate(t *testing.T) {
 		if rate, err := strconv.ParseFloat(args[i+1], 64); err != nil || rate < e.Rate || rate <= 0 {
 			t.Errorf("%s needs %g attempts per second: %q", e.ID, e.Rate, args)
 		}
+	}
+}
+
+// A repetition of a museum run must have the classes and causes of the kept one. Older files do not tell them.
+func TestMuseumRowsTellTheirKinds(t *testing.T) {
+	delayed := 0
+	old := run.BugResult{ID: "k8s-134147", Answer: museum.Seen, Verdict: "fail", Dropped: 3}
+	kept := old
+	kept.Delayed, kept.Failures = &delayed, []compare.Failures{{Lane: "tcp-new", Class: "rejected", Event: "fault"}}
+	other := kept
+	other.Failures = []compare.Failures{{Lane: "tcp-new", Class: "reset", Event: "fault"}}
+	s := Sampler{Program: "this"}
+	if why := s.differs(rowOfBug(kept), rowOfBug(kept)); why != "" {
+		t.Errorf("the same run: %s", why)
+	}
+	if s.differs(rowOfBug(kept), rowOfBug(other)) == "" {
+		t.Error("another class is accepted")
+	}
+	if why := s.differs(rowOfBug(old), rowOfBug(other)); why != "" {
+		t.Errorf("an older file: %s", why)
 	}
 }

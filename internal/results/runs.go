@@ -46,12 +46,15 @@ const onKernel = " on "
 
 // rowOf is a row without a name.
 func rowOf(r compare.Run, subject string) Row {
-	row := Row{Subject: subject, Verdict: string(r.Verdict), HistorySha256: r.HistorySha256, KindsTold: len(r.Failures) > 0 || r.Dropped+r.Delayed == 0,
-		Origin: Origin{r.ProgramSha256, kernelOf(r.Kernel), r.ControlPlane, r.Made}}
-	for _, f := range r.Failures {
-		row.Kinds = append(row.Kinds, compare.FailureKind{Lane: f.Lane, Class: f.Class, Event: f.Event})
+	return Row{Subject: subject, Verdict: string(r.Verdict), HistorySha256: r.HistorySha256, Kinds: kindsOf(r.Failures),
+		KindsTold: len(r.Failures) > 0 || r.Dropped+r.Delayed == 0, Origin: Origin{r.ProgramSha256, kernelOf(r.Kernel), r.ControlPlane, r.Made}}
+}
+
+func kindsOf(failures []compare.Failures) (kinds []compare.FailureKind) {
+	for _, f := range failures {
+		kinds = append(kinds, compare.FailureKind{Lane: f.Lane, Class: f.Class, Event: f.Event})
 	}
-	return row
+	return kinds
 }
 
 // ofComparison are the arguments of the run of one subject and seed in the command of a comparison.

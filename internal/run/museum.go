@@ -17,6 +17,7 @@ import (
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
+	"github.com/hitless/hitless/reports/compare"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -32,13 +33,16 @@ type BugResult struct {
 	Answer        museum.Answer `json:"answer"`
 	Reasons       []string      `json:"reasons"`
 	// The rest is empty where nothing was run.
-	Verdict       string         `json:"verdict,omitempty"` // of the run: it can fail without the bug
-	Attempts      int            `json:"attempts,omitempty"`
-	Dropped       int            `json:"dropped,omitempty"`
-	HistorySha256 string         `json:"historySha256,omitempty"`
-	ProgramSha256 string         `json:"programSha256,omitempty"` // of hitless
-	Kernel        *record.Kernel `json:"kernel,omitempty"`
-	ControlPlane  string         `json:"controlPlane,omitempty"`
+	Verdict  string `json:"verdict,omitempty"` // of the run: it can fail without the bug
+	Attempts int    `json:"attempts,omitempty"`
+	Dropped  int    `json:"dropped,omitempty"`
+	Delayed  *int   `json:"delayed,omitempty"` // nil in older files
+	// Failures are the failed attempts of the run by lane, class and cause; older files do not have them.
+	Failures      []compare.Failures `json:"failures,omitempty"`
+	HistorySha256 string             `json:"historySha256,omitempty"`
+	ProgramSha256 string             `json:"programSha256,omitempty"` // of hitless
+	Kernel        *record.Kernel     `json:"kernel,omitempty"`
+	ControlPlane  string             `json:"controlPlane,omitempty"`
 	// Made is when and with what the run was made. Only answers that are kept have it.
 	Made   *record.Made `json:"made,omitempty"`
 	Folder string       `json:"-"`
@@ -106,7 +110,8 @@ func (b *BugResult) judge(e museum.Entry) error {
 	}
 	f := e.Judge(r)
 	b.Answer, b.Reasons, b.Seed = f.Answer, f.Reasons, r.Report.Run.Seed
-	b.Verdict, b.Attempts, b.Dropped = string(r.Report.Verdict), r.Report.Totals.Attempts, r.Report.Totals.Dropped
+	told := compare.RunOf(r.Report, "", "")
+	b.Verdict, b.Attempts, b.Dropped, b.Delayed, b.Failures = string(told.Verdict), told.Attempts, told.Dropped, &told.Delayed, told.Failures
 	b.ProgramSha256, b.Kernel, b.ControlPlane = r.Report.Run.ProgramSha256, &r.Report.Run.Kernel, r.Report.Run.ControlPlane
 	if b.Subject == "" {
 		s := r.Report.Subject
