@@ -145,6 +145,5 @@ func readLB4(services, backends bpfMap, s ServiceAddress) (map[netip.AddrPort]in
 }
 
 func newBPFPoller(node Node, watched func() []ServiceAddress, recorder record.Recorder, now func() time.Duration) *poller {
-	read := openBPF(node)
-	return newPoller(node.Name, tableBPF, func() (backendTable, error) { return read(watched()) }, recorder, now)
+	return newPoller(node.Name, tableBPF, watched, openBPF(node), recorder, now)
 }

@@ -52,7 +52,7 @@ type nftNotice struct {
 
 func newNFTMonitor(node Node, buffer int, addresses func() []ServiceAddress, recorder record.Recorder, now func() time.Duration) (*nftMonitor, error) {
 	m := &nftMonitor{ns: node, buffer: buffer}
-	m.tableRecorder = newTableRecorder(node.Name, tableNFTables, func() (backendTable, error) { return m.readRules(addresses()) }, recorder, now)
+	m.tableRecorder = newTableRecorder(node.Name, tableNFTables, addresses, m.readRules, recorder, now)
 	return m, m.open()
 }
 
@@ -223,7 +223,7 @@ func (m *nftMonitor) readAndRecord() error {
 		return err
 	}
 	at := m.now()
-	found, readErr := m.read()
+	found, readErr := m.look()
 	end := m.now()
 	after, err := m.readGeneration()
 	if err != nil {
@@ -244,8 +244,7 @@ func (m *nftMonitor) readAndRecord() error {
 	} else if notice.any {
 		from = max(from, min(notice.first, at)-notificationDelay)
 	}
-	m.recordChanges(found, from, at, notice.program)
-	m.last, m.lastAt, m.readOnce = found, end, true
+	m.take(found, from, at, end, notice.program)
 	return nil
 }
 

@@ -15,8 +15,9 @@ type poller struct {
 	failed chan struct{} // an attempt failed
 }
 
-func newPoller(node, table string, read func() (backendTable, error), recorder record.Recorder, now func() time.Duration) *poller {
-	return &poller{newTableRecorder(node, table, read, recorder, now), make(chan struct{}, 1)}
+func newPoller(node, table string, watched func() []ServiceAddress, read func([]ServiceAddress) (backendTable, error), recorder record.Recorder,
+	now func() time.Duration) *poller {
+	return &poller{newTableRecorder(node, table, watched, read, recorder, now), make(chan struct{}, 1)}
 }
 
 func (p *poller) run(ctx context.Context) {
@@ -66,11 +67,9 @@ func (p *poller) run(ctx context.Context) {
 
 func (p *poller) readAndRecord() error {
 	began := p.now()
-	found, err := p.read()
-	if err != nil {
-		return err
+	found, err := p.look()
+	if err == nil {
+		p.take(found, p.lastAt, p.now(), began, "")
 	}
-	p.recordChanges(found, p.lastAt, p.now(), "")
-	p.last, p.lastAt, p.readOnce = found, began, true
-	return nil
+	return err
 }

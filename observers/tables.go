@@ -64,7 +64,7 @@ func NewTables(nodes []Node, kinds TableKinds, recorder record.Recorder, now fun
 			if err != nil {
 				return nil, fmt.Errorf("watching the IPVS table of %s: %w", n.Name, err)
 			}
-			t.polled = append(t.polled, newPoller(n.Name, tableIPVS, func() (backendTable, error) { return read(t.watched()) }, recorder, now))
+			t.polled = append(t.polled, newPoller(n.Name, tableIPVS, t.watched, read, recorder, now))
 		}
 		if kinds.BPF {
 			t.polled = append(t.polled, newBPFPoller(n, t.watched, recorder, now))
@@ -155,18 +155,42 @@ func notify(c chan<- struct{}) {
 // tableRecorder records the differences between successive reads of one node's table.
 type tableRecorder struct {
 	node, table string
-	read        func() (backendTable, error)
+	watched     func() []ServiceAddress
+	read        func(addresses []ServiceAddress) (backendTable, error)
 	record      record.Recorder
 	now         func() time.Duration
 	changed     chan struct{} // the table may have changed
 
-	last     backendTable
-	lastAt   time.Duration // the last instant at which the table was known to equal last
-	readOnce bool
+	last    backendTable
+	lastAt  time.Duration           // the last instant at which the table was known to equal last
+	covered map[ServiceAddress]bool // the addresses that last is about
 }
 
-func newTableRecorder(node, table string, read func() (backendTable, error), recorder record.Recorder, now func() time.Duration) *tableRecorder {
-	return &tableRecorder{node: node, table: table, read: read, record: recorder, now: now, changed: make(chan struct{}, 1)}
+// reading is a table as it was read.
+type reading struct {
+	table     backendTable
+	addresses []ServiceAddress
+}
+
+func newTableRecorder(node, table string, watched func() []ServiceAddress, read func([]ServiceAddress) (backendTable, error), recorder record.Recorder,
+	now func() time.Duration) *tableRecorder {
+	return &tableRecorder{node: node, table: table, watched: watched, read: read, record: recorder, now: now, changed: make(chan struct{}, 1)}
+}
+
+// look reads the table.
+func (r *tableRecorder) look() (found reading, err error) {
+	found.addresses = r.watched()
+	found.table, err = r.read(found.addresses)
+	return found, err
+}
+
+// take records the changes of a table that was read, and keeps it. It was known to be so until an instant.
+func (r *tableRecorder) take(found reading, from, at, until time.Duration, program string) {
+	r.recordChanges(found.table, from, at, program)
+	r.last, r.lastAt, r.covered = found.table, until, map[ServiceAddress]bool{}
+	for _, s := range found.addresses {
+		r.covered[s] = true
+	}
 }
 
 // recordChanges records each Service address whose backends changed after from and were found changed at the instant at. The
@@ -179,7 +203,7 @@ func (r *tableRecorder) recordChanges(found backendTable, from, at time.Duration
 			continue
 		}
 		text, body := r.describe(s, weights, present)
-		if r.readOnce {
+		if r.covered[s] { // else it is the first look at the address, and shows no change
 			body.From = new(from)
 		}
 		if program != "" {

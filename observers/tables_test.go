@@ -49,14 +49,21 @@ func (b *fakeIPVS) set(t backendTable) {
 	b.table = t
 }
 
-func (b *fakeIPVS) readTable() (backendTable, error) {
+// readTable returns the part of the table that is about the addresses.
+func (b *fakeIPVS) readTable(addresses []ServiceAddress) (backendTable, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reads++
 	if b.takes > 0 {
 		time.Sleep(b.takes)
 	}
-	return b.table, b.err
+	found := backendTable{}
+	for s, weights := range b.table {
+		if slices.Contains(addresses, s) {
+			found[s] = weights
+		}
+	}
+	return found, b.err
 }
 
 // recorded returns the events and the number of reads so far.
@@ -70,7 +77,8 @@ func (b *fakeIPVS) recorded() ([]record.Event, int) {
 func inBubble(t *testing.T, test func(t *testing.T, b *fakeIPVS)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeIPVS{begin: time.Now(), table: backendTable{web: {pod: 1}}}
-		b.Tables = &Tables{polled: []*poller{newPoller("node-2", tableIPVS, b.readTable, b, b.now)}}
+		b.Tables = &Tables{addresses: []ServiceAddress{web}}
+		b.polled = []*poller{newPoller("node-2", tableIPVS, b.watched, b.readTable, b, b.now)}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wait sync.WaitGroup
 		wait.Go(func() { _ = b.Run(ctx) })
@@ -108,6 +116,29 @@ func TestChangesHaveBounds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The first look at an address that is watched later is no change, although the table was read before.
+func TestFirstLookAtALaterAddressIsNoChange(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *fakeIPVS) {
+		late := web
+		late.UDP = true
+		b.set(backendTable{web: {pod: 1}, late: {pod: 1}})
+		b.EventRecorded(record.KindPod)
+		time.Sleep(time.Minute)
+		b.Watch(late)
+		time.Sleep(time.Minute)
+		b.set(backendTable{web: {pod: 1}, late: {next: 1}})
+		b.EventRecorded(record.KindPod)
+		time.Sleep(time.Minute)
+		events, _ := b.recorded()
+		if len(events) != 3 {
+			t.Fatalf("%d events, want the first looks at both addresses and a change", len(events))
+		}
+		if tableOf(events[0]).From != nil || tableOf(events[1]).From != nil || tableOf(events[2]).From == nil {
+			t.Errorf("%+v", events)
+		}
+	})
 }
 
 // An absent virtual server and one without real servers are recorded.

@@ -152,7 +152,7 @@ type KernelTable struct {
 	Protocol string         `attr:"protocol"`
 	State    string         `attr:"state"` // present or absent
 	Backends BackendList    `attr:"backends"`
-	From     *time.Duration `attr:"fromNs,omitempty"` // it changed after this; nil at a node's first look
+	From     *time.Duration `attr:"fromNs,omitempty"` // it changed after this; nil at the first look at the address on the node
 	By       string         `attr:"by,omitempty"`     // program that changed it, where the kernel reports it
 }
 
