@@ -3,14 +3,17 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/hitless/hitless/internal/routing"
 	"github.com/hitless/hitless/suites"
+	"github.com/hitless/hitless/suites/faulty"
 )
 
 // TestMain removes the program after the last test that runs it.
@@ -72,6 +75,18 @@ func brokenByIPVS() (names []string) {
 		}
 	}
 	return names
+}
+
+// The red twin: a proxier that drops one of 300 new connections fails the spec that the bundled one passes.
+func TestTheProgramFindsAFaultyProxier(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program, file := filepath.Join(dir, "faulty"), filepath.Join(dir, "faulty.yaml")
+	drops := "*:rule:30s:1h:in ip daddr 203.0.113.10 tcp dport 80 tcp flags & (syn|ack) == syn numgen inc mod 300 == 7 drop"
+	if err := errors.Join(suites.Build(faulty.Package, program), faulty.Write(file, "faulty", program, []string{drops}, nil)); err != nil {
+		t.Fatal(err)
+	}
+	expectFailures(t, examined(t, 1, "exec:"+file, focus("quiet new")), func(Spec) bool { return true })
 }
 
 // expectFailures requires that exactly these specs of a report failed. All others passed, and each has the hash of its run.
