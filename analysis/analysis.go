@@ -21,10 +21,11 @@ type Analysis struct {
 	Lanes    []*Lane        // in order of their ids
 	Paths    *record.Paths
 	kernel   map[kernelKey]kernelTables
-	modes    map[string][]modeChange // of each node's kube-proxies, in order of time
-	choices  map[AttemptKey]choice   // what the kernel gave failed attempts
-	Nodes    []string                // 0 is the empty node: no balancer, or no node in its table
-	Clients  []string                // addresses that pods saw, see record.Attempt; 0 is the empty one
+	unread   map[kernelKey]time.Duration // since when a table is not read any more
+	modes    map[string][]modeChange     // of each node's kube-proxies, in order of time
+	choices  map[AttemptKey]choice       // what the kernel gave failed attempts
+	Nodes    []string                    // 0 is the empty node: no balancer, or no node in its table
+	Clients  []string                    // addresses that pods saw, see record.Attempt; 0 is the empty one
 	Backends []Backend
 	Phases   []Phase
 	End      time.Duration // of the run
@@ -81,7 +82,7 @@ func New(h *record.History) (*Analysis, error) {
 }
 
 func newAnalysis(run record.Run) *Analysis {
-	return &Analysis{Run: run, Paths: record.NewPaths(), kernel: map[kernelKey]kernelTables{},
+	return &Analysis{Run: run, Paths: record.NewPaths(), kernel: map[kernelKey]kernelTables{}, unread: map[kernelKey]time.Duration{},
 		modes: map[string][]modeChange{}, choices: map[AttemptKey]choice{}, Nodes: []string{""}, Clients: []string{""}, Backends: []Backend{{}}}
 }
 
@@ -140,6 +141,10 @@ func (a *Analysis) index(e record.Event) {
 		a.Paths.AddMembers(e.At, body)
 	case record.KernelTable:
 		key, t := kernelTableOf(e, body)
+		if body.State == record.TableUnread {
+			a.unread[key] = e.At
+			break
+		}
 		a.kernel[key] = append(a.kernel[key], t)
 	case record.Proxy:
 		a.addMode(e)

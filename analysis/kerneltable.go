@@ -80,7 +80,8 @@ func (ts kernelTables) until(i int) (lower, upper time.Duration, ended bool) {
 	return ts[i+1].from, ts[i+1].at, true
 }
 
-// kernelOf returns the states of the virtual server that an outage's attempts met on their node; nil if they met none.
+// kernelOf returns the states of the virtual server that an outage's attempts met on their node; nil if they met none, or if the table was not
+// read to the outage's end.
 func (a *Analysis) kernelOf(o *Outage) kernelTables {
 	mode := a.proxyMode(o)
 	if a.Paths.Of(o.Lane.Frontend()).Logged() || modeNames[mode] == "" {
@@ -93,7 +94,11 @@ func (a *Analysis) kernelOf(o *Outage) kernelTables {
 	case modeBPF:
 		table = tableBPF
 	}
-	return a.kernel[kernelKey{table, a.Nodes[o.node], o.Lane.Frontend()}]
+	key := kernelKey{table, a.Nodes[o.node], o.Lane.Frontend()}
+	if end, is := a.unread[key]; is && end < o.to {
+		return nil
+	}
+	return a.kernel[key]
 }
 
 // modeChange is the mode of a node's proxy from an instant on.

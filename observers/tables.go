@@ -214,8 +214,14 @@ func (r *tableRecorder) recordChanges(found backendTable, from, at time.Duration
 	}
 }
 
+// recordEnd records that the table is not watched any more. From then on the state of its addresses is not known.
 func (r *tableRecorder) recordEnd(err error) {
-	r.warn(fmt.Sprintf("%s of %s is not watched any more: %v", r.title(), r.node, err))
+	text := fmt.Sprintf("%s of %s is not watched any more: %v", r.title(), r.node, err)
+	r.warn(text)
+	for _, s := range r.watched() {
+		r.record.Event(record.Event{At: r.now(), Node: r.node, Object: s.Address.String(), Text: text,
+			Body: record.KernelTable{Table: r.table, Address: s.Address.Addr(), Port: s.Address.Port(), Protocol: s.protocol(), State: record.TableUnread}})
+	}
 }
 
 func (r *tableRecorder) warn(text string) {

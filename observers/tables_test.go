@@ -220,7 +220,7 @@ func TestUnreadableTableIsRecordedOnce(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		events, reads := b.recorded()
-		if len(events) != 1 || events[0].Kind() != record.KindLog || reads != 1 {
+		if len(events) != 2 || events[0].Kind() != record.KindLog || tableOf(events[1]).State != record.TableUnread || reads != 1 {
 			t.Errorf("%d reads recorded %+v", reads, events)
 		}
 	})

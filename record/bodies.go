@@ -150,11 +150,14 @@ type KernelTable struct {
 	Address  netip.Addr     `attr:"address,required"`
 	Port     uint16         `attr:"port,required"`
 	Protocol string         `attr:"protocol"`
-	State    string         `attr:"state"` // present or absent
+	State    string         `attr:"state"` // present, absent or TableUnread
 	Backends BackendList    `attr:"backends"`
 	From     *time.Duration `attr:"fromNs,omitempty"` // it changed after this; nil at the first look at the address on the node
 	By       string         `attr:"by,omitempty"`     // program that changed it, where the kernel reports it
 }
+
+// TableUnread is the state of a Service address in a kernel table that is not read any more, because of an error.
+const TableUnread = "unread"
 
 // Choice is the backend that a node's kernel gave a failed attempt, as its connection tracking showed afterwards. Without a
 // node the backend is invalid.

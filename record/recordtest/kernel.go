@@ -29,8 +29,8 @@ func (s *Lab) Choose(backend func(failed int) (node, address string, asked bool)
 func (s *Lab) Look(node string, from, at time.Duration, backends string) {
 	attrs := []string{"table", "ipvs", "address", WebAddress.Addr().String(), "port", strconv.Itoa(int(WebAddress.Port())), "protocol", "tcp",
 		"state", "present", "backends", backends, "fromNs", strconv.FormatInt(int64(from), 10)}
-	if backends == "absent" {
-		attrs[9], attrs[11] = "absent", ""
+	if backends == "absent" || backends == record.TableUnread {
+		attrs[9], attrs[11] = backends, ""
 	}
 	s.Event(at, record.KindKernelTable, node, WebAddress.String(), "IPVS of "+node+" has "+backends, attrs...)
 }
