@@ -65,7 +65,18 @@ var _ = Describe("the comparison of networks", suites.Host, func() {
 		{"a link", func() error {
 			return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "fabric"}})
 		}},
-		{"a setting", func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) }},
+		{"a setting", func() error {
+			const file = "/proc/sys/net/ipv4/ip_forward"
+			value, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			other := "1" // a namespace begins with the host's value, which is 1 on many hosts
+			if strings.TrimSpace(string(value)) == other {
+				other = "0"
+			}
+			return os.WriteFile(file, []byte(other), 0)
+		}},
 		{"a rule", func() error { return exec.Command("/usr/sbin/nft", "add", "table", "ip", "kube-proxy").Run() }},
 	} {
 		It("finds "+c.what, func() {
@@ -75,14 +86,15 @@ var _ = Describe("the comparison of networks", suites.Host, func() {
 			}
 			Expect(err).NotTo(HaveOccurred())
 			defer ns.Close()
-			Expect(ns.Do(func() error {
-				before, err := network()
-				Expect(err).NotTo(HaveOccurred())
-				Expect(c.change()).To(Succeed())
-				after, err := network()
-				Expect(after).NotTo(Equal(before))
-				return err
+			var before, after string
+			Expect(ns.Do(func() error { // on another goroutine, where an assertion would end the program
+				var errs [3]error
+				before, errs[0] = network()
+				errs[1] = c.change()
+				after, errs[2] = network()
+				return errors.Join(errs[:]...)
 			})).To(Succeed())
+			Expect(after).NotTo(Equal(before))
 		})
 	}
 })
