@@ -126,11 +126,7 @@ var _ = Describe("kubernetes#71515: pods that become unready and ready again whi
 		ctx, cancel := context.WithCancel(context.Background())
 		DeferCleanup(cancel)
 		dir := GinkgoT().TempDir()
-		versions := []string{"v1.12.2", "v1.12.4"}
-		if suites.Selected(suites.Nightly) {
-			versions = append(versions, "v1.12.1")
-		}
-		for _, version := range versions {
+		for _, version := range []string{"v1.12.1", "v1.12.2", "v1.12.4"} {
 			runs["flap "+version] = startFlap(ctx, dir, version)
 		}
 	})
@@ -139,9 +135,10 @@ var _ = Describe("kubernetes#71515: pods that become unready and ready again whi
 	It("drop no new connection with v1.12.4", func() { expectNoneDropped("flap v1.12.4") })
 	It("have the signature of k8s-71515 with v1.12.2", func() { expectSignature("flap v1.12.2", museum.Seen) })
 	It("do not have the signature of k8s-71515 with v1.12.4", func() { expectSignature("flap v1.12.4", museum.NotSeen) })
-	It("drop no new connection with v1.12.1, which has no graceful termination yet", suites.Nightly, func() { expectNoneDropped("flap v1.12.1") })
+	It("drop no new connection with v1.12.1, which has no graceful termination yet", func() { expectNoneDropped("flap v1.12.1") })
 
-	It("drop every open connection with v1.12.1 (kubernetes#57841)", suites.Nightly, func() {
+	// The red twin of the next spec.
+	It("drop every open connection with v1.12.1 (kubernetes#57841)", func() {
 		long := laneOf(report("flap v1.12.1"), "tcp-long")
 		Expect(long.Dropped).To(BeNumerically(">=", 8))
 		for _, o := range long.Outages {
