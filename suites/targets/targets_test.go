@@ -101,6 +101,9 @@ var _ = Describe("a node whose tables are empty", Ordered, ContinueOnFailure, fu
 	outage := func(r *analysis.Report) analysis.OutageReport {
 		GinkgoHelper()
 		Expect(r.Verdict).To(Equal(analysis.Fail))
+		open, err := suites.FindLane(r, "tcp-long")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(open.Outages).NotTo(BeEmpty()) // without the table the node answers their requests with RST
 		for _, l := range r.Lanes {
 			if l.Name != "tcp-new" {
 				continue
