@@ -364,7 +364,8 @@ func TestNoOverflowWithSufficientBuffer(t *testing.T) {
 	for i := range 20 {
 		g.load(t, "nft -f -", strings.Replace(randomMap, "PODS", formats["randomMap"].local[[]string{"7,8", "8"}[i%2]], 1))
 	}
-	g.awaitBackends(t, outside, "10.244.2.8:8080=1")
+	g.load(t, "nft -f -", "flush ruleset")
+	g.awaitBackends(t, outside, "") // no earlier state is absent, so that all changes were read
 	events := g.await(t, "", func([]record.Event) bool { return true })
 	for i, e := range events {
 		if e.Kind() != record.KindKernelTable || (i > 0 && (e.At < events[i-1].At || slices.Equal(tableOf(e).Backends, tableOf(events[i-1]).Backends))) {
