@@ -10,5 +10,5 @@ if [ -n "${HITLESS_TIMES:-}" ]; then
   shown=(--jsonfile "$(mktemp "$HITLESS_TIMES/tests-XXXXXX.json")")
   measured=(-exec "$hack/timed.sh")
 fi
-exec "$go" tool -modfile="$hack/tools/go.mod" gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped "${shown[@]}" --raw-command -- \
+exec "$go" tool -modfile="$hack/tools/go.mod" gotestsum --format pkgname --format-hide-empty-pkg "${shown[@]}" --raw-command -- \
   "$go" test -json -trimpath -gcflags=all=-dwarf=false -vet=off -ldflags=-w "${measured[@]}" "$@"
