@@ -27,7 +27,7 @@ func newHAProxyLab(t *testing.T) *testLab {
 	t.Helper()
 	const path = "/usr/sbin/haproxy"
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("HAProxy is not installed (package haproxy): %v", err)
+		t.Fatalf("HAProxy is not installed (package haproxy): %v", err)
 	}
 	supervisor, err := procs.New(t.TempDir())
 	if err != nil {
