@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +68,18 @@ func TestTheBrowserLoadsLongRunsWithinASecond(t *testing.T) {
 func TestTheBrowserFindsThePageAccessible(t *testing.T) {
 	for _, name := range []string{"fail", "pass"} {
 		testfiles.Accessible(t, writtenPage(t, name))
+	}
+}
+
+// The twin: axe finds an image and an input without a name.
+func TestTheBrowserFindsAnInaccessiblePage(t *testing.T) {
+	page := testfiles.Write(t, t.TempDir(), "page.html", []byte(`<!doctype html><html lang="en"><head><title>page</title><style></style></head>
+<body><main><h1>page</h1><img src="data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"><input></main></body></html>`))
+	found := testfiles.AxeFindings(t, page)
+	for _, rule := range []string{"image-alt", "label"} {
+		if !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, rule+": ") }) {
+			t.Errorf("axe finds %q, and nothing by its rule %s", found, rule)
+		}
 	}
 }
 

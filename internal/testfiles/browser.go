@@ -78,6 +78,14 @@ var axeFile = flag.String("axe", "", "axe.min.js of the npm package axe-core, wh
 // Accessible fails the test for each serious or critical finding of axe in a page, with all of its parts open.
 func Accessible(t *testing.T, page string) {
 	t.Helper()
+	for _, f := range AxeFindings(t, page) {
+		t.Error(f)
+	}
+}
+
+// AxeFindings are the serious and critical findings of axe in a page, with all of its parts open. Each begins with the name of its rule.
+func AxeFindings(t *testing.T, page string) (faults []string) {
+	t.Helper()
 	if *axeFile == "" {
 		t.Fatal("axe needs -axe=FILE; `make browser` fetches axe.min.js and names it")
 	}
@@ -91,13 +99,10 @@ axe.run({resultTypes: ["violations"]}).then(function (r) {
 	if found == nil {
 		t.Fatal("axe did not end")
 	}
-	var faults []string
 	if err := json.Unmarshal([]byte(html.UnescapeString(found[1])), &faults); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range faults {
-		t.Error(f)
-	}
+	return faults
 }
 
 // PrintedPages is the number of pages that a print of a page takes.
