@@ -54,10 +54,13 @@ func TestHostRunRecordsItsKernel(t *testing.T) {
 }
 
 func TestHostBadEndsAreInvalid(t *testing.T) {
-	for end, want := range map[string]string{"hang": "did not end within 2s", "panic": "in a VM only"} {
-		_, _, err := hostToy(t, func(o *run.Options) { o.Set = map[string]string{"end": end}; o.Deadline = 2 * time.Second })
-		if !errors.As(err, new(*run.InvalidError)) || !strings.Contains(err.Error(), want) {
-			t.Errorf("a guest on the host that should %s gave %v, want an InvalidError with %q", end, err, want)
+	for end, c := range map[string]struct {
+		deadline time.Duration
+		want     string
+	}{"hang": {2 * time.Second, "did not end within 2s"}, "panic": {time.Minute, "in a VM only"}} {
+		_, _, err := hostToy(t, func(o *run.Options) { o.Set = map[string]string{"end": end}; o.Deadline = c.deadline })
+		if !errors.As(err, new(*run.InvalidError)) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("a guest on the host that should %s gave %v, want an InvalidError with %q", end, err, c.want)
 		}
 	}
 }
