@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/analysis"
 )
 
 // A lab in a VM is a cluster for programs of this machine, which are its client in `hitless lab shell`. Nothing of it outlives its process.
@@ -17,8 +19,9 @@ func TestLabInAVM(t *testing.T) {
 	wantNothingLeft(t, kubeconfig) // asks the API over this machine's loopback
 	inside := []string{"lab", "shell", "--kubeconfig", kubeconfig, "--", program}
 	r, _ := judged(t, "quiet --kubeconfig "+kubeconfig, inside...)
-	if answered := r.Totals.Attempts - r.Totals.Dropped; answered == 0 {
-		t.Errorf("none of %d attempts reached a pod in the VM: %s", r.Totals.Attempts, r.Sentence())
+	// A run with late attempts is invalid, and its pods answer all the same.
+	if answered := r.Totals.OK + r.Totals.Delayed; r.Verdict == analysis.Fail || answered == 0 || answered*10 < r.Totals.Attempts*9 {
+		t.Errorf("%s: %d of %d attempts were answered in the VM: %s", r.Verdict, answered, r.Totals.Attempts, r.Sentence())
 	}
 	children := childrenOf(t, lab.Pid)
 	if len(children) != 2 {
