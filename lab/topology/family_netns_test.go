@@ -5,10 +5,14 @@ package topology
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/record"
 )
@@ -49,20 +53,21 @@ func TestFirstPacketsArrive(t *testing.T) {
 	waitForLink(t, first.Namespace, netip.AddrPortFrom(address, 8080).String())
 	for _, from := range []*Namespace{n.Nodes[1].Namespace, n.Nodes[2].Namespace, first.Namespace, n.Balancer, n.Client, home} {
 		for _, a := range first.PodAddrs(address) {
-			ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond) // less than until a SYN is sent again
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			c, err := from.DialContext(ctx, "tcp", netip.AddrPortFrom(a, 8080).String())
 			cancel()
+			if err == nil {
+				err = errors.Join(firstPacketsArrived(c), c.Close())
+			}
 			if err != nil {
 				t.Errorf("%s to %s: %v", from.Name, a, err)
-				continue
 			}
-			c.Close()
 		}
 	}
 	// The client can bind any of its sources.
 	for _, p := range n.Plans() {
 		err := n.Client.Do(func() error {
-			d := net.Dialer{Timeout: 900 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: record.Nth(p.ClientSources, 77).AsSlice()}}
+			d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: record.Nth(p.ClientSources, 77).AsSlice()}}
 			to := first.PodAddrs(address)[0]
 			if p.Family == record.IPv6 {
 				to = first.PodAddrs(address)[1]
@@ -71,12 +76,27 @@ func TestFirstPacketsArrive(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return c.Close()
+			return errors.Join(firstPacketsArrived(c), c.Close())
 		})
 		if err != nil {
 			t.Error(errors.Join(errors.New("from a source of "+string(p.Family)), err))
 		}
 	}
+}
+
+// firstPacketsArrived is an error for a connection that sent a packet again.
+func firstPacketsArrived(c net.Conn) error {
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var info *unix.TCPInfo
+	var infoErr error
+	err = raw.Control(func(fd uintptr) { info, infoErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+	if err = errors.Join(err, infoErr); err == nil && info.Total_retrans > 0 {
+		err = fmt.Errorf("%d packets were sent again", info.Total_retrans)
+	}
+	return err
 }
 
 // waitForLink waits until the kernel has told the bridge that a new link is up (linkwatch), as a readiness probe does.

@@ -4,6 +4,7 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -50,12 +51,12 @@ func TestRoutedPods(t *testing.T) {
 		}()
 		pods[address] = pod
 	}
-	reaches := func(from *Namespace, target string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond) // less than until a SYN is sent again
+	reaches := func(from *Namespace, target string, within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		c, err := from.DialContext(ctx, "tcp", target+":8080")
 		if err == nil {
-			c.Close()
+			err = errors.Join(firstPacketsArrived(c), c.Close())
 		}
 		return err
 	}
@@ -64,7 +65,7 @@ func TestRoutedPods(t *testing.T) {
 	}
 	for _, from := range []*Namespace{first.Namespace, second.Namespace, n.Client, home, pods["10.244.1.2"], pods["10.244.1.3"], pods["10.244.2.2"]} {
 		for target := range pods {
-			if err := reaches(from, target); err != nil {
+			if err := reaches(from, target, 10*time.Second); err != nil {
 				t.Errorf("%s to %s: %v", from.Name, target, err)
 			}
 		}
@@ -73,7 +74,7 @@ func TestRoutedPods(t *testing.T) {
 	if err := first.RemovePod(gone); err != nil {
 		t.Fatal(err)
 	}
-	if err := reaches(second.Namespace, gone.String()); err == nil {
+	if err := reaches(second.Namespace, gone.String(), time.Second); err == nil {
 		t.Error("a removed pod answers")
 	}
 	err = first.Do(func() error {
