@@ -54,7 +54,7 @@ func TestFaults(t *testing.T) {
 	g := newTestLab(t, Config{}, lb("web"))
 	g.awaitNodes("80", everyNode)
 	target := netip.AddrPortFrom(vip, 80)
-	open, err := g.open("tcp4", source(0), 80, time.Second)
+	open, err := g.open("tcp4", source(0), 80, patience)
 	g.must(err)
 	defer open.Close()
 
@@ -96,7 +96,7 @@ func TestFaults(t *testing.T) {
 		if got, err := open.name(); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("an open connection: %q, %v, want a reset", got, err)
 		}
-		f, err := g.open("tcp4", source(200), 80, time.Second)
+		f, err := g.open("tcp4", source(200), 80, patience)
 		if err != nil {
 			t.Fatalf("a new connection does not open: %v", err)
 		}

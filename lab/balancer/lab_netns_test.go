@@ -167,9 +167,15 @@ func (g *testLab) open(network string, source netip.AddrPort, port uint16, deadl
 	return &flow{Conn: conn, source: source, lines: bufio.NewReader(conn)}, nil
 }
 
+// patience is the deadline of what must succeed, on a busy machine too.
+const patience = 10 * time.Second
+
 // name asks for the name of the node.
-func (f *flow) name() (string, error) {
-	f.SetDeadline(time.Now().Add(time.Second))
+func (f *flow) name() (string, error) { return f.nameWithin(patience) }
+
+// nameWithin is name with a deadline, for a flow that may get no answer.
+func (f *flow) nameWithin(deadline time.Duration) (string, error) {
+	f.SetDeadline(time.Now().Add(deadline))
 	if _, err := fmt.Fprintln(f); err != nil {
 		return "", err
 	}
@@ -179,12 +185,17 @@ func (f *flow) name() (string, error) {
 
 // ask opens a connection, asks for the name of the node, and closes.
 func (g *testLab) ask(source netip.AddrPort, port uint16) (string, error) {
-	f, err := g.open("tcp4", source, port, time.Second)
+	return g.askWithin(source, port, patience)
+}
+
+// askWithin is ask with a deadline for the connection and one for its answer, for a client that may get none.
+func (g *testLab) askWithin(source netip.AddrPort, port uint16, deadline time.Duration) (string, error) {
+	f, err := g.open("tcp4", source, port, deadline)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	return f.name()
+	return f.nameWithin(deadline)
 }
 
 // source returns the i-th client address and port.

@@ -70,7 +70,7 @@ func TestStickyFlowsKeepTheirNode(t *testing.T) {
 	g.awaitNodes("80", everyNode)
 	var flows []*flow
 	for i := range 60 {
-		f, err := g.open("tcp4", source(i), 80, time.Second)
+		f, err := g.open("tcp4", source(i), 80, patience)
 		g.must(err)
 		defer f.Close()
 		flows = append(flows, f)
@@ -110,7 +110,7 @@ func TestUDPFlowsMoveWhenTheirNodeIsRemoved(t *testing.T) {
 	g.awaitNodes("53", everyNode)
 	var flows []*flow
 	for i := range 30 {
-		f, err := g.open("udp4", source(i), 53, time.Second)
+		f, err := g.open("udp4", source(i), 53, patience)
 		g.must(err)
 		defer f.Close()
 		flows = append(flows, f)
@@ -144,7 +144,7 @@ func TestRehashMovesFlows(t *testing.T) {
 	g.awaitNodes("80", everyNode)
 	var staying, moving *flow
 	for i := 0; staying == nil || moving == nil; i++ {
-		f, err := g.open("tcp4", source(i), 80, time.Second)
+		f, err := g.open("tcp4", source(i), 80, patience)
 		g.must(err)
 		defer f.Close()
 		if picked(f.source, 80, everyNode) == picked(f.source, 80, "node-1,node-3") {
@@ -170,7 +170,7 @@ func TestUDPHashMatchesPickNode(t *testing.T) {
 	}))
 	g.awaitNodes("53", everyNode)
 	for i := range 60 {
-		f, err := g.open("udp4", source(i), 53, time.Second)
+		f, err := g.open("udp4", source(i), 53, patience)
 		g.must(err)
 		got, err := f.name()
 		f.Close()
@@ -316,7 +316,7 @@ func TestEachPacketHasANodeWhileTheTableChanges(t *testing.T) {
 	g.must(path.set(both))
 	flows := []*flow{}
 	for i := range 2 {
-		f, err := g.open("udp4", source(i), 53, time.Second)
+		f, err := g.open("udp4", source(i), 53, patience)
 		g.must(err)
 		defer f.Close()
 		raw, err := f.Conn.(*net.UDPConn).SyscallConn()
