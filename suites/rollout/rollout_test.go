@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +30,9 @@ func TestRollout(t *testing.T) {
 
 // The runs are parallel. The repeated run starts after the first has ended, so that it runs concurrently with a CPU hog.
 var withFallback, withoutFallback, repeated, otherSeed *suites.Future
+
+// hogged gets the CPU time of the hog on each CPU, once it has ended.
+var hogged = make(chan time.Duration, runtime.NumCPU())
 
 // rate is in attempts per second, and gives a run at least 5,000 attempts.
 const rate = 50
@@ -54,14 +59,19 @@ var _ = BeforeSuite(func() {
 	if suites.Selected(suites.Nightly) {
 		otherSeed = suites.Start(ctx, dir, "seed-2", options(2, "on"))
 	}
-	hog := exec.CommandContext(ctx, "nice", "-n", "19", "sh", "-c", "while :; do :; done") // it takes no time from other suites
-	Expect(hog.Start()).To(Succeed())
-	DeferCleanup(func() { _ = hog.Process.Kill(); _ = hog.Wait() })
 	repeated = suites.Start(ctx, dir, "repeated", options(1, "on"))
-	go func() {
-		_, _, _ = repeated.Wait() // the spec reports its error
-		_ = hog.Process.Kill()
-	}()
+	var hogs sync.WaitGroup
+	for range cap(hogged) {
+		hog := exec.CommandContext(ctx, "nice", "-n", "19", "sh", "-c", "while :; do :; done") // it takes no time from other suites
+		Expect(hog.Start()).To(Succeed())
+		hogs.Go(func() {
+			_, _, _ = repeated.Wait() // the spec reports its error
+			_ = hog.Process.Kill()
+			_ = hog.Wait()
+			hogged <- hog.ProcessState.UserTime()
+		})
+	}
+	DeferCleanup(func() { cancel(); hogs.Wait() })
 })
 
 func finished(f *suites.Future) (*run.Result, *record.History) {
@@ -124,6 +134,9 @@ var _ = Describe("a repeated run", func() {
 	It("gives the same history and report byte for byte, also concurrently with a CPU hog", func() {
 		first, _ := finished(withFallback)
 		second, _ := finished(repeated)
+		for range cap(hogged) {
+			Expect(<-hogged).To(BeNumerically(">", 0), "without time the hog shows nothing")
+		}
 		Expect(second.InputsSha256).To(Equal(first.InputsSha256))
 		Expect(second.HistorySha256).To(Equal(first.HistorySha256))
 		for _, name := range []string{"report.json", "history/run.json", "history/events.ndjson", "history/attempts.bin"} {
