@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -174,14 +175,21 @@ func left(t *testing.T) string {
 	return strings.Join(found, " ")
 }
 
+// spin occupies each CPU until ctx ends, and must have had time there.
 func spin(ctx context.Context, t *testing.T) {
 	t.Helper()
-	for range 2 {
+	for range runtime.NumCPU() {
 		hog := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
 		if err := hog.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = hog.Process.Kill(); _ = hog.Wait() })
+		t.Cleanup(func() {
+			_ = hog.Process.Kill()
+			_ = hog.Wait()
+			if hog.ProcessState.UserTime() == 0 {
+				t.Error("a CPU hog had no time: the comparison shows nothing")
+			}
+		})
 	}
 }
 
