@@ -167,7 +167,9 @@ var _ = Describe("a proxier that flushes, drops, syncs partly and uses a wrong p
 		result, history := finished(restarted)
 		l := lane(result.Report, "udp-sticky")
 		Expect(l.Paths).To(HaveLen(1))
+		Expect(l.Outages).NotTo(BeEmpty()) // on each node a fault removes the flow's real server
 		for _, o := range l.Outages {
+			Expect(o.Node).To(Equal(l.Paths[0].Node), "%+v", o)
 			Expect(slices.ContainsFunc(loggedFaults(result, history), func(t fault) bool { return t.protocol == "udp" && t.meets(o) })).To(BeTrue(), "%+v", o)
 		}
 	})
