@@ -248,6 +248,9 @@ func TestServicesGetAddressesInOrderOfCreation(t *testing.T) {
 		}
 		w := start(t, false, append(nodeObjects(1), lb("b", born(5)), lb("a", born(9)), lb("c", born(5)), lb("kept", born(10), held))...)
 		for name, want := range map[string]string{"kept": "203.0.113.11", "b": "203.0.113.10", "c": "203.0.113.12", "a": "203.0.113.13"} {
+			if got := w.path.tables["default/"+name].addr.String(); got != want {
+				t.Errorf("%s is served at %s, want %s", name, got, want)
+			}
 			if name == "kept" {
 				continue // its status is not written
 			}
