@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// static are the flags of `make build` that keep the place and time of the build out of the program.
-var static = []string{"-trimpath", "-buildvcs=false", "-ldflags", "-s -w"}
+// static are the flags of `make build`, which keep the place and time of the build out of the program.
+var static = []string{"-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-ldflags", "-s -w"}
 
 // build copies sources into a directory with a date as their time, builds the package there and returns the program.
 func build(t *testing.T, sources, dir string, date time.Time, pkg string, flags ...string) string {
