@@ -4,6 +4,7 @@ package attacks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,7 @@ var _ = Describe("a proxy that", func() {
 			result, history, err := runs[a.name].Wait()
 			if a.fails != "" {
 				Expect(err).To(MatchError(ContainSubstring(a.fails)))
+				Expect(errors.As(err, new(*run.InvalidError))).To(Equal(a.want == analysis.Invalid), "%v", err)
 				return
 			}
 			Expect(err).NotTo(HaveOccurred())
