@@ -53,7 +53,7 @@ func (a attack) settings() map[string]string {
 	if a.scenarioName() != "quiet" {
 		delete(set, "quietFor")
 	}
-	if a.lane != "" && a.lane != tcpNew {
+	if a.lane != "" && a.lane != tcpNew && a.scenario != "flap" { // which has its own lane of open connections
 		set["lanes"] = "tcp-new," + a.lane
 	}
 	maps.Copy(set, a.set)
@@ -169,7 +169,8 @@ var followFaults = []attack{
 	{name: "keeps the conntrack entries of UDP", faults: []string{"*:udp-left"}, scenario: "rollout", set: short,
 		lane: udpSticky, classes: []record.Class{record.ReplyTimeout}, mostly: true},
 	{name: "adds an endpoint again instead of raising its weight", faults: []string{"*:re-add"}, scenario: "flap",
-		set: map[string]string{"flaps": "4", "openConnections": "8", "unready": "100ms", "stayOpen": "1s", "watch": "0s", "askEvery": "20ms", "baseline": "10s"}},
+		set:  map[string]string{"flaps": "4", "openConnections": "8", "unready": "100ms", "stayOpen": "1s", "watch": "0s", "askEvery": "20ms", "baseline": "10s"},
+		lane: tcpLong, classes: []record.Class{record.Reset}, mostly: true},
 	{name: "deletes its rules at a restart", faults: []string{"*:flush:0s:400ms"}, flags: []string{"--after-restart"}, scenario: "restart", set: map[string]string{"downtime": "500ms"},
 		lane: tcpNew, classes: []record.Class{record.Refused}},
 	{name: "is dead after a restart", faults: []string{"*:dead-again"}, scenario: "restart", set: map[string]string{"recoverWithin": "5s"}, reason: "follow"},
