@@ -160,10 +160,13 @@ var latencyFaults = []attack{
 	{name: "delays all packets by 150 ms", faults: []string{"*:delay:26s:1h:150ms 100"}, reason: "became slow"},
 }
 
+// notFollowed is the reason of a run with a proxy that does not follow changes, after its node.
+const notFollowed = "'s proxy has not followed changes since "
+
 // followFaults do not follow changes.
 var followFaults = []attack{
-	{name: "follows no change from the scenario on", faults: []string{"*:dead:30s:1h"}, set: map[string]string{"recoverWithin": "5s"}, reason: "follow"},
-	{name: "follows no change on one node", faults: []string{"node-2:dead:30s:1h"}, set: map[string]string{"recoverWithin": "5s"}, reason: "node-2"},
+	{name: "follows no change from the scenario on", faults: []string{"*:dead:30s:1h"}, set: map[string]string{"recoverWithin": "5s"}, reason: notFollowed},
+	{name: "follows no change on one node", faults: []string{"node-2:dead:30s:1h"}, set: map[string]string{"recoverWithin": "5s"}, reason: "node-2" + notFollowed},
 	{name: "keeps removed endpoints", faults: []string{"*:stale-endpoint"}, scenario: "rollout", set: short,
 		lane: tcpNew, classes: []record.Class{record.ConnectTimeout, record.Delayed, record.Unreachable}, mostly: true},
 	{name: "keeps the conntrack entries of UDP", faults: []string{"*:udp-left"}, scenario: "rollout", set: short,
@@ -173,7 +176,7 @@ var followFaults = []attack{
 		lane: tcpLong, classes: []record.Class{record.Reset}, mostly: true},
 	{name: "deletes its rules at a restart", faults: []string{"*:flush:0s:400ms"}, flags: []string{"--after-restart"}, scenario: "restart", set: map[string]string{"downtime": "500ms"},
 		lane: tcpNew, classes: []record.Class{record.Refused}},
-	{name: "is dead after a restart", faults: []string{"*:dead-again"}, scenario: "restart", set: map[string]string{"recoverWithin": "5s"}, reason: "follow"},
+	{name: "is dead after a restart", faults: []string{"*:dead-again"}, scenario: "restart", set: map[string]string{"recoverWithin": "5s"}, reason: notFollowed},
 	{name: "does not use terminating endpoints", flags: []string{"--terminating-fallback=false"}, scenario: "rollout",
 		set:  map[string]string{"trafficPolicy": "Local", "rollouts": "1", "shutdownDelay": "20s", "gracePeriod": "30s"},
 		lane: tcpNew, classes: []record.Class{record.Rejected, record.ConnectTimeout, record.Delayed}},
@@ -181,7 +184,7 @@ var followFaults = []attack{
 		set:  map[string]string{"trafficPolicy": "Local", "rollouts": "1", "shutdownDelay": "3s", "gracePeriod": "5s"},
 		lane: tcpNew, classes: []record.Class{record.ConnectTimeout, record.Delayed, record.Rejected}, mostly: true, reason: "without an endpoint that it may use"},
 	{name: "exits at once", faults: []string{"*:exit"}, fails: "no such flag: --foo", want: analysis.Invalid},
-	{name: "exits on all nodes", faults: []string{"*:exits:30s:0s"}, reason: "exit"},
+	{name: "exits on all nodes", faults: []string{"*:exits:30s:0s"}, reason: "it exited then, and nothing started it again"},
 	{name: "drops for a time after a restart", faults: []string{"node-1:drop:3s:800ms"}, flags: []string{"--after-restart"}, scenario: "restart", set: map[string]string{"lanes": "tcp-new,udp-fresh"},
 		lane: tcpNew, classes: []record.Class{record.Delayed}, node: "node-1"},
 	{name: "has no endpoints for a time after a restart", faults: []string{"node-1:half-sync:3s:500ms"}, flags: []string{"--after-restart"}, scenario: "restart", set: map[string]string{"lanes": "tcp-new,udp-fresh"},
