@@ -50,6 +50,7 @@ func TestMain(m *testing.M) {
 type lab struct {
 	*replay.Server
 	url string
+	end func() // ends the context of Serve
 }
 
 // start serves s, or a new server, until the test ends; timestamps are fixed.
@@ -72,7 +73,7 @@ func start(t tb, s *replay.Server) lab {
 			t.Errorf("Serve returned %v after its context ended, want nil", err)
 		}
 	})
-	return lab{s, "http://" + listener.Addr().String()}
+	return lab{s, "http://" + listener.Addr().String(), cancel}
 }
 
 func (l lab) config() *rest.Config {

@@ -340,6 +340,15 @@ func TestServeEndsItsWatches(t *testing.T) {
 	l := start(t, nil)
 	w := follow(t, l.client(t), metav1.ListOptions{})
 	eventually(t, "the watch is open", func() bool { return len(l.Watchers(replay.Scope{})) == 1 })
+	l.end()
+	closed(t, w)
+	eventually(t, "the server has forgotten the watch", func() bool { return len(l.Watchers(replay.Scope{})) == 0 })
+}
+
+func TestAWatchEndsWithItsClient(t *testing.T) {
+	l := start(t, nil)
+	w := follow(t, l.client(t), metav1.ListOptions{})
+	eventually(t, "the watch is open", func() bool { return len(l.Watchers(replay.Scope{})) == 1 })
 	w.Stop()
 	eventually(t, "the server has forgotten the watch", func() bool { return len(l.Watchers(replay.Scope{})) == 0 })
 }
