@@ -385,21 +385,26 @@ func TestAwayDisconnectsAClient(t *testing.T) {
 	}
 }
 
-// A write during a delay is delivered after the same delay, without waiting for a further write.
+// A write during a delay is delivered after the same delay, counted from the write, without waiting for a further write.
 func TestEventsDuringADelayAreDelivered(t *testing.T) {
 	const delay, between = 300 * time.Millisecond, 50 * time.Millisecond
 	l := start(t, nil)
 	w := follow(t, l.client(t), metav1.ListOptions{})
 	defer l.Fault(replay.DelayWatches{Scope: replay.Scope{UserAgent: "replay-test", Resource: "configmaps"}, By: delay})()
-	var want []string
-	for i, name := range []string{"a", "b", "c", "d"} {
+	names, written := []string{"a", "b", "c", "d"}, []time.Time{}
+	for i, name := range names {
 		if i > 0 {
 			<-time.After(between)
 		}
+		written = append(written, time.Now())
 		l.apply(t, configMap(name, nil))
-		want = append(want, fmt.Sprintf("ADDED %s %d", name, i+2))
 	}
-	expect(t, w, want...)
+	for i, name := range names {
+		expect(t, w, fmt.Sprintf("ADDED %s %d", name, i+2))
+		if took := time.Since(written[i]); took < delay {
+			t.Errorf("%s came after %s, want %s at least", name, took, delay)
+		}
+	}
 }
 
 func TestDelayCountsFromTheWrite(t *testing.T) {
