@@ -30,7 +30,7 @@ func TestFramesToANodeWithoutPowerReachNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	const sent = 50
-	if seen := framesSeen(t, n, other, lost.Addr, sent); seen >= sent {
+	if seen := framesSeen(t, n, other, lost.Addr, sent); seen > sent/10 { // a few are the kernel's own
 		t.Errorf("%s saw %d frames while %d were sent to %s, which has no power", other.Name, seen, sent, lost.Name)
 	}
 	err = home.Do(func() error {
