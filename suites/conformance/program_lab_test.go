@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// examined is the report of the program about a subject. The program must end with this exit code.
+// examined is the report of the program about a subject, with each spec of the selection. The program must end with this exit code.
 func examined(t *testing.T, exit int, subject string, selection ...string) *Report {
 	t.Helper()
 	program, err := suites.Program()
@@ -39,7 +39,24 @@ func examined(t *testing.T, exit int, subject string, selection ...string) *Repo
 	if code := cmd.ProcessState.ExitCode(); code != exit {
 		t.Fatalf("exit code %d, want %d: %v: %s", code, exit, err, out)
 	}
-	return readReport(t, dir)
+	r := readReport(t, dir)
+	selected, err := Selection{Labels: r.Selected.Labels, Focus: r.Selected.Focus, Skip: r.Selected.Skip}.filter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, s := range Catalog() {
+		if selected(s) {
+			want = append(want, s.Name)
+		}
+	}
+	for _, s := range r.Specs {
+		got = append(got, s.Name)
+	}
+	if len(want) == 0 || !slices.Equal(got, want) {
+		t.Fatalf("the report has the specs %q, want %q", got, want)
+	}
+	return r
 }
 
 // focus selects the specs whose names match a regular expression.
