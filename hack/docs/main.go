@@ -82,6 +82,7 @@ var tables = []part{
 	{"docs/adding-a-scenario.md", "capabilities", capabilityTable},
 	{"docs/adding-an-event.md", "kinds", kindTable},
 	{"docs/measuring.md", "proofs", proofTable},
+	{"docs/testing.md", "tested", testedTable},
 }
 
 // picturedReport is the report of the run that README.md shows.
