@@ -17,6 +17,7 @@ import (
 type kernelTable struct {
 	from, at time.Duration // last reading with another state, and first reading with this one
 	absent   bool
+	unread   bool // the table is not read any more; such a state is the last one
 	backends record.BackendList
 }
 
@@ -72,9 +73,9 @@ func (ts kernelTables) seenAround(i int, o *Outage) bool {
 	return !ended || max(last, ts[i].at) >= o.from-causeWindow
 }
 
-// until bounds when state i ended. ended is false if it did not.
+// until bounds when state i ended. ended is false if it did not, as far as the table was read.
 func (ts kernelTables) until(i int) (lower, upper time.Duration, ended bool) {
-	if i+1 >= len(ts) {
+	if i+1 >= len(ts) || ts[i+1].unread {
 		return 0, 0, false
 	}
 	return ts[i+1].from, ts[i+1].at, true
@@ -95,10 +96,22 @@ func (a *Analysis) kernelOf(o *Outage) kernelTables {
 		table = tableBPF
 	}
 	key := kernelKey{table, a.Nodes[o.node], o.Lane.Frontend()}
-	if end, is := a.unread[key]; is && end < o.to {
+	end, is := a.unread[key]
+	switch {
+	case is && end < o.to:
 		return nil
+	case is && len(a.kernel[key]) > 0:
+		return append(slices.Clone(a.kernel[key]), kernelTable{from: end, at: end, unread: true})
 	}
 	return a.kernel[key]
+}
+
+// lastRead is when the table was not read any more; end if that was never.
+func (ts kernelTables) lastRead(end time.Duration) time.Duration {
+	if n := len(ts); n > 0 && ts[n-1].unread {
+		return ts[n-1].at
+	}
+	return end
 }
 
 // modeChange is the mode of a node's proxy from an instant on.
@@ -146,6 +159,7 @@ type keptServer struct {
 	exited       time.Duration
 	lower, upper time.Duration // bounds of the time that the table kept it
 	still        bool          // the last reading still had it
+	unread       bool          // the table was not read to the end of the record
 }
 
 // keptAfterExit finds the real server that a node's table kept after the exit of its pod: the last pod that exited before the outage
@@ -169,10 +183,11 @@ func (a *Analysis) keptAfterExit(o *Outage) (keptServer, bool) {
 			if ended && (gone < o.from || last <= exited || !ts.seenAround(k, o)) {
 				continue // the table may have dropped it before the first failure
 			}
+			read := ts.lastRead(a.End)
 			if !ended {
-				last, gone = a.End, a.End
+				last, gone = read, read
 			}
-			found, ok = keptServer{s.Address, exited, max(0, last-exited), gone - exited, !ended}, true
+			found, ok = keptServer{s.Address, exited, max(0, last-exited), gone - exited, !ended, read < a.End}, true
 		}
 	}
 	return found, ok
@@ -184,17 +199,20 @@ func (a *Analysis) ruleText(o *Outage) (text string, since time.Duration, known 
 	node, mode := a.Nodes[o.node], a.proxyMode(o)
 	if k, ok := a.keptAfterExit(o); ok {
 		long := "for " + units.Range(units.MillisDown(k.lower), units.MillisUp(k.upper))
-		if k.still {
+		switch {
+		case k.still && k.unread:
+			long = "until its table was not read any more"
+		case k.still:
 			long = "until the end of the record"
 		}
 		return fmt.Sprintf("%s kept %s in %s %s after its process exited; %s", node, k.address.Addr(), modeNames[mode], long, o.fateText()), k.exited, true
 	}
 	ts := a.kernelOf(o)
 	i := ts.inForce(max(o.from, o.struck))
-	if k := i + 1; i >= 0 && ts[i].takes() && k < len(ts) && ts[k].at <= o.to && !ts[k].takes() {
+	if k := i + 1; i >= 0 && ts[i].takes() && k < len(ts) && ts[k].at <= o.to && !ts[k].takes() && !ts[k].unread {
 		i = k // the reading that the failures caused found it so
 	}
-	if i < 0 || ts[i].takes() || !ts.seenAround(i, o) {
+	if i < 0 || ts[i].unread || ts[i].takes() || !ts.seenAround(i, o) {
 		return "", 0, false
 	}
 	what := "no backend accepting new connections to "
@@ -314,6 +332,8 @@ func (ts kernelTables) cell(i int, address netip.AddrPort, mode string) string {
 	switch {
 	case i < 0:
 		return "not looked at"
+	case ts[i].unread:
+		return "not read any more"
 	case ts[i].absent && mode == modeIPVS:
 		return "no virtual server"
 	case ts[i].absent && mode == modeBPF:

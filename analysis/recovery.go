@@ -240,13 +240,14 @@ func (r *RecoveryReport) line(checks map[string]*nodeChecks) string {
 		text += " within " + units.MsText(slowest)
 	}
 	switch {
-	case r.Checks > 1 && each:
+	case followed == 0 || r.Checks == 1:
+	case each:
 		text += fmt.Sprintf(", in each of %d checks", r.Checks)
-	case r.Checks > 1:
+	default:
 		text += fmt.Sprintf(", in each check of them; there were %d checks", r.Checks)
 	}
 	if more := len(unchecked) - mostUnchecked; more > 0 {
-		unchecked = append(unchecked[:mostUnchecked], fmt.Sprintf("%s more were not checked", units.Plural(more, "node")))
+		unchecked = append(unchecked[:mostUnchecked], fmt.Sprintf("%s more were not checked, or not in each check", units.Plural(more, "node")))
 	}
 	return strings.Join(slices.Concat([]string{text}, misreported, unchecked), "; ")
 }

@@ -161,18 +161,25 @@ func TestRecoveryOfEachCheck(t *testing.T) {
 func TestRecoveryTellsChecksThatWereNotMade(t *testing.T) {
 	for name, c := range map[string]struct {
 		unchecked []string
+		first     bool // in the first check too
 		want      Verdict
 		says, not string
 	}{
-		"all were made":       {nil, Pass, "3 of 3 nodes applied a test change within 1.20 s, in each of 2 checks", "was not checked"},
-		"one was not made":    {[]string{"node-2"}, Pass, "node-2 unchecked (in 1 of 2 checks)", "in each of 2 checks"},
-		"the last is of none": {recordtest.NodeNames, Invalid, "the recovery check checked no proxy", "in each of 2 checks"},
+		"all were made":       {nil, false, Pass, "3 of 3 nodes applied a test change within 1.20 s, in each of 2 checks", "was not checked"},
+		"one was not made":    {[]string{"node-2"}, false, Pass, "node-2 unchecked (in 1 of 2 checks)", "in each of 2 checks"},
+		"the last is of none": {recordtest.NodeNames, false, Invalid, "the recovery check checked no proxy", "in each of 2 checks"},
+		"both are of none":    {recordtest.NodeNames, true, Invalid, "the recovery check checked no proxy", "in each"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := recordtest.Clean()
 			s := o.Lab()
-			allFollow(s, 60*time.Second, "")
+			if !c.first {
+				allFollow(s, 60*time.Second, "")
+			}
 			for _, node := range recordtest.NodeNames {
+				if c.first {
+					recovered(s, 60*time.Second, node, "unchecked", "", 0)
+				}
 				if slices.Contains(c.unchecked, node) {
 					recovered(s, checkedAt, node, "unchecked", "", 0)
 				} else {

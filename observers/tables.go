@@ -206,7 +206,7 @@ func (r *tableRecorder) recordChanges(found backendTable, from, at time.Duration
 		if r.covered[s] { // else it is the first look at the address, and shows no change
 			body.From = new(from)
 		}
-		if program != "" {
+		if program != "" && r.covered[s] {
 			body.By = program
 			text += ", changed by " + program
 		}

@@ -143,8 +143,8 @@ type KernelChange struct {
 	Weight  *int   `attr:"weight,omitempty"`
 }
 
-// KernelTable is the state of one Service address in a node's kernel table, when a look found it changed. At is when it was
-// found.
+// KernelTable is the state of one Service address in a node's kernel table, when a look found it changed, or the table is not read any more. At
+// is when it was found.
 type KernelTable struct {
 	Table    string         `attr:"table"` // ipvs or nftables (iptables included)
 	Address  netip.Addr     `attr:"address,required"`

@@ -219,13 +219,17 @@ func (f *follower) answered(a answer) error {
 	return f.startLane(a.target, f.now()+session.Lead, true)
 }
 
-// returns reports whether an address that does not answer was measured before, and is back for long enough. Its lane is like the last one.
+// returns reports whether an address that does not answer was measured before, and is back for long enough. Its lane is like the last one. A
+// resumed watch does not know that, and begins it only if no answer is needed to tell which ones are correct.
 func (f *follower) returns(a *answer, wait *waiting) bool {
-	last, was := f.lanes.again(a.External)
-	if !was || f.now()-wait.since < backWithin {
+	if !f.lanes.used(a.External) || f.now()-wait.since < backWithin {
 		return false
 	}
+	last, known := f.lanes.again(a.External)
 	now := a.lane // without an address if its name cannot be looked up
+	if !known {
+		return now.Target.IsValid() && now.Protocol == probes.ProtocolTCPDial
+	}
 	a.lane = last.lane
 	a.lane.Name = a.External.String()
 	if now.Target.IsValid() {
@@ -272,11 +276,15 @@ func (f *follower) report() {
 		if slices.Contains(lacking, e.String()) {
 			continue // the record says so
 		}
-		never := "it never answered: "
-		if _, was := f.lanes.again(e); was {
-			never = fmt.Sprintf("it came back %.1f s before the end, and has not answered since: ", (at - waiting[e].since).Seconds())
+		why := cmp.Or(waiting[e].reason, "it was not asked yet")
+		switch {
+		case waiting[e].refused:
+		case f.lanes.used(e):
+			why = fmt.Sprintf("it came back %.1f s before the end, and has not answered since: %s", (at - waiting[e].since).Seconds(), why)
+		default:
+			why = "it never answered: " + why
 		}
-		f.skip(e.String(), never+cmp.Or(waiting[e].reason, "it was not asked yet"))
+		f.skip(e.String(), why)
 	}
 	for _, port := range slices.Sorted(maps.Keys(f.services.unprobed)) {
 		f.skip(port, "only TCP ports are probed")

@@ -101,6 +101,13 @@ func (l *lanes) runs(t target) bool {
 	return runs && now.lane.ID == t.lane.ID
 }
 
+// used reports whether the watch, or one that it resumes, has had a lane to an address.
+func (l *lanes) used(e cluster.External) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.names[e.String()] > 0
+}
+
 // all returns the running lanes in the order of their ids.
 func (l *lanes) all() []target {
 	l.mu.Lock()

@@ -18,6 +18,9 @@ import (
 // maxTickDelay is the longest delay of a tick. A lane with few attempts per second does not show a longer stop by its lateness.
 const maxTickDelay = 250 * time.Millisecond
 
+// backWithin is how long the network of a machine may take after a suspension.
+const backWithin = 30 * time.Second
+
 // NoEnd is the end of a measurement without a duration.
 const NoEnd = time.Duration(math.MaxInt64)
 
@@ -209,8 +212,10 @@ func checkTick(last, now time.Duration) (record.Event, bool) {
 
 // checkSuspended returns the event of a guard, and true, if the machine was suspended between two ticks. The clock of the run stood still.
 func checkSuspended(last, now, suspended time.Duration) (record.Event, bool) {
-	return stall(last, now, fmt.Sprintf("this machine was suspended for %v: nothing was measured meanwhile, and the clock of the run stood still",
-		suspended.Round(time.Millisecond))), suspended > maxTickDelay
+	e := stall(last, now, fmt.Sprintf("this machine was suspended for %v: nothing was measured meanwhile, and the clock of the run stood still",
+		suspended.Round(time.Millisecond)))
+	e.Body = record.Guard{From: last, Until: now + backWithin}
+	return e, suspended > maxTickDelay
 }
 
 // checkStart returns the event of a guard, and true, for an attempt that was not made because it would have started too late, unless it was due in

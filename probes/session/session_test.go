@@ -190,7 +190,7 @@ func TestSuspendedMachineTripsAGuard(t *testing.T) {
 	}
 	e, was := checkSuspended(last, last+time.Second, 10*time.Minute)
 	g, is := e.Body.(record.Guard)
-	if !was || !is || !strings.Contains(e.Text, "10m0s") || g.From > last || g.Until < e.At {
+	if !was || !is || !strings.Contains(e.Text, "10m0s") || g.From > last || e.At != last+time.Second || g.Until < e.At+backWithin {
 		t.Errorf("%v, %+v", was, e)
 	}
 }

@@ -67,7 +67,7 @@ func (p pattern) search(r *Record) Finding {
 
 // lasts reports whether a loss on a path of an occasion began before the occasion and has not ended at its begin.
 func (p pattern) lasts(l lossOnPath, o step) bool {
-	return l.from < o.begin-recordLag && l.to >= o.begin && (!p.onNode || l.node == o.node)
+	return l.from < o.begin && l.to >= o.begin && (!p.onNode || l.node == o.node)
 }
 
 // checkObserved returns why the run cannot show the loss; nil when it can.
@@ -131,7 +131,7 @@ func (p pattern) begins(l lossOnPath, o step) bool {
 	if within == 0 {
 		within = effectWithin
 	}
-	return l.from >= o.begin-recordLag && l.from <= o.end+within && (!p.onNode || l.node == o.node)
+	return l.from >= o.begin && l.from <= o.end+within && (!p.onNode || l.node == o.node)
 }
 
 // matches reports whether a loss is of the pattern's kind, besides its begin and the lane that is served.
@@ -224,12 +224,12 @@ func over(node string, occasions func(r *Record) []step) func(r *Record) []step 
 // atExits returns the occasions that are the ends of pods of the measured workload in the scenario.
 func atExits(r *Record) []step { return r.podsThat("exited") }
 
-// podsThat returns when pods of the measured workload got a state in the scenario; the name is the pod's.
+// podsThat returns when pods of the measured workload got a state in the scenario, at the earliest and at the latest; the name is the pod's.
 func (r *Record) podsThat(state string) (found []step) {
 	scenario := r.phase("scenario")
 	for _, e := range r.Events {
 		if b, is := e.Body.(record.Pod); is && b.State == state && e.At > scenario && strings.HasPrefix(b.Pod, "web-") {
-			found = append(found, step{b.Pod, b.Node, e.At, e.At})
+			found = append(found, step{b.Pod, b.Node, e.At - recordLag, e.At})
 		}
 	}
 	return found

@@ -64,7 +64,7 @@ var disruptions = []disruption{
 		loses: attack{lane: tcpNew, classes: rejected, node: "node-3", among: brief}},
 	{name: "loses its rules", scenario: "interference", set: map[string]string{"what": "flush", "lasts": "30s"},
 		twin: "does not write them again", faults: []string{"*:dead:20s:1h"},
-		loses: attack{lane: tcpNew, classes: silent, node: "node-1", among: long, reason: "follow"}},
+		loses: attack{lane: tcpNew, classes: silent, node: "node-1", among: long, reason: "node-1" + notFollowed}},
 }
 
 // unavoidable are the cases of all disruptions: seeds 1 to 4 of the bundled proxier, and seed 1 of the twin.
