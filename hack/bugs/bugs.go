@@ -30,6 +30,11 @@ func Of(s museum.Specimen, b run.BugResult) bool {
 	return b.Subject == s.Subject && maps.Equal(b.Set, s.Set)
 }
 
+// Current reports whether an answer is about the trigger of the entry as it is now. Older answers do not tell their trigger, and count.
+func Current(e museum.Entry, b run.BugResult) bool {
+	return b.TriggerSha256 == "" || b.TriggerSha256 == e.TriggerSha256()
+}
+
 // File is the file of a bug's answers below the top of the tree.
 func File(top, id string) string { return filepath.Join(top, "docs/results/museum", id+".json") }
 

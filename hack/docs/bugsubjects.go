@@ -51,14 +51,13 @@ func triedBugs(top string) (all []tried, err error) {
 }
 
 func (t tried) add(a results.Answers) error {
-	trigger := t.TriggerSha256()
 	for _, b := range slices.Concat(a.Bad, a.Good) {
 		s, err := subject.Read(context.Background(), b.Subject)
 		if err != nil {
 			return err
 		}
 		workaround := b.Answer != museum.Seen && len(b.Set) > 0
-		if len(s.Flags) > 0 || workaround || b.TriggerSha256 != "" && b.TriggerSha256 != trigger {
+		if len(s.Flags) > 0 || workaround || !bugs.Current(t.Entry, b) {
 			continue
 		}
 		key := subjectKey{s.Name, s.Version, s.Mode}

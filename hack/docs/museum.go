@@ -83,12 +83,9 @@ func museumTable(top string) (string, error) {
 	return text.String(), nil
 }
 
-// about are the answers about a specimen of an entry as it is now. Older answers do not tell their trigger: their subject and settings count.
+// about are the answers about a specimen of an entry as it is now.
 func about(e museum.Entry, s museum.Specimen, all []run.BugResult) []run.BugResult {
-	trigger := e.TriggerSha256()
-	return slices.DeleteFunc(slices.Clone(all), func(b run.BugResult) bool {
-		return !bugs.Of(s, b) || b.TriggerSha256 != "" && b.TriggerSha256 != trigger
-	})
+	return slices.DeleteFunc(slices.Clone(all), func(b run.BugResult) bool { return !bugs.Of(s, b) || !bugs.Current(e, b) })
 }
 
 // museumKills is the table of the conformance specs that tell the specimens of each bug apart.

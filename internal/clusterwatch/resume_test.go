@@ -140,29 +140,10 @@ func TestLossAfterAKillIsSeen(t *testing.T) {
 // An address whose lane ended before the kill, and that is dead when it comes back after it, is measured again.
 func TestAnAddressThatComesBackDeadAfterAKill(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	a, b, c := address(), address(), address()
-	for _, each := range []string{a, c} {
-		listen(t, each)
-	}
-	l := listen(t, b)
-	s.service("web", nil, a)
-	s.service("moved", nil, b)
-	r := s.start(s.options())
-	r.attempted(laneName("moved", b))
-	s.service("moved", nil, c)
-	r.attempted(laneName("moved", c))
-	o := r.killed()
-	again := s.start(o)
-	again.goesOn(20)
-	l.close()
-	s.service("moved", nil, b)
-	again.attempted(laneName("moved", b) + " (2)")
-	again.goesOn(20)
-	report := again.report(analysis.Fail)
-	if l := lanesOf(report)[laneName("moved", b)+" (2)"]; l.Attempts == 0 || l.Dropped != l.Attempts {
-		t.Errorf("lane to the address that came back: %d attempts, %d dropped", l.Attempts, l.Dropped)
-	}
+	m := newMovedService(t)
+	r := m.start(m.measuredAway().killed())
+	r.goesOn(20)
+	m.comesBackDead(r)
 }
 
 // Look-ups of names take their time when a watch goes on: each lane begins after its own.

@@ -55,29 +55,53 @@ func TestLanesFollowTheServices(t *testing.T) {
 	}
 }
 
+// movedService is a stand with a Service whose first address can end, and which can move to another one, beside the Service web.
+type movedService struct {
+	*stand
+	web, first, next string // addresses
+	server           *backend
+}
+
+func newMovedService(t *testing.T) movedService {
+	m := movedService{stand: newStand(t), web: address(), first: address(), next: address()}
+	listen(t, m.web)
+	listen(t, m.next)
+	m.server = listen(t, m.first)
+	m.service("web", nil, m.web)
+	m.service("moved", nil, m.first)
+	return m
+}
+
+// measuredAway starts a watch that measures the first address, and then the next one.
+func (m movedService) measuredAway() *running {
+	r := m.start(m.options())
+	r.attempted(laneName("moved", m.first))
+	m.service("moved", nil, m.next)
+	r.attempted(laneName("moved", m.next))
+	return r
+}
+
+// comesBackDead ends the first address, gives it back to the Service, and returns the report of a watch that must lose all attempts there.
+func (m movedService) comesBackDead(r *running) *analysis.Report {
+	m.t.Helper()
+	m.server.close()
+	m.service("moved", nil, m.first)
+	again := laneName("moved", m.first) + " (2)"
+	r.attempted(again)
+	r.goesOn(20)
+	report := r.report(analysis.Fail)
+	if l := lanesOf(report)[again]; l.Attempts == 0 || l.Dropped != l.Attempts {
+		m.t.Errorf("lane to the address that came back: %d attempts, %d dropped", l.Attempts, l.Dropped)
+	}
+	return report
+}
+
 // An address that was measured, and is dead when it comes back, is measured again: its loss is no wait for a first answer.
 func TestAnAddressThatComesBackDead(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	a, b, c := address(), address(), address()
-	listen(t, a)
-	listen(t, c)
-	l := listen(t, b)
-	s.service("web", nil, a)
-	s.service("moved", nil, b)
-	r := s.start(s.options())
-	r.attempted(laneName("moved", b))
-	s.service("moved", nil, c)
-	r.attempted(laneName("moved", c))
-	l.close()
-	s.service("moved", nil, b)
-	r.attempted(laneName("moved", b) + " (2)")
-	r.goesOn(20)
-	report := r.report(analysis.Fail)
-	if l := lanesOf(report)[laneName("moved", b)+" (2)"]; l.Attempts == 0 || l.Dropped != l.Attempts {
-		t.Errorf("lane to the address that came back: %d attempts, %d dropped", l.Attempts, l.Dropped)
-	}
-	for _, name := range []string{laneName("web", a), laneName("moved", c)} {
+	m := newMovedService(t)
+	report := m.comesBackDead(m.measuredAway())
+	for _, name := range []string{laneName("web", m.web), laneName("moved", m.next)} {
 		if l := lanesOf(report)[name]; l.Attempts == 0 || l.Dropped > 0 {
 			t.Errorf("lane %s: %d attempts, %d dropped", name, l.Attempts, l.Dropped)
 		}
@@ -87,22 +111,17 @@ func TestAnAddressThatComesBackDead(t *testing.T) {
 // An address that comes back just before the end is no part of the measurement, and the report says so.
 func TestAnAddressThatComesBackAtTheEnd(t *testing.T) {
 	t.Parallel()
-	s := newStand(t)
-	a, b := address(), address()
-	listen(t, a)
-	l := listen(t, b)
-	s.service("web", nil, a)
-	s.service("moved", nil, b)
-	r := s.start(s.options())
-	r.attempted(laneName("moved", b))
-	s.remove("Service", "moved")
+	m := newMovedService(t)
+	r := m.start(m.options())
+	r.attempted(laneName("moved", m.first))
+	m.remove("Service", "moved")
 	r.recorded("the Service shop/moved was deleted")
-	l.close()
-	s.service("moved", nil, b)
+	m.server.close()
+	m.service("moved", nil, m.first)
 	r.recorded("the Service shop/moved appeared")
 	r.goesOn(20)
 	report := r.report(analysis.Pass)
-	if text := strings.Join(report.Reasons, "\n"); !strings.Contains(text, laneName("moved", b)+" was skipped: it came back") {
+	if text := strings.Join(report.Reasons, "\n"); !strings.Contains(text, laneName("moved", m.first)+" was skipped: it came back") {
 		t.Errorf("the reasons do not name the address that came back:\n%s", text)
 	}
 }
