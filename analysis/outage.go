@@ -197,3 +197,48 @@ func (o *Outage) EachFailed(visit func(*Sample)) {
 		}
 	}
 }
+
+// FailureKind groups failures of several runs: same lane, same class, and a cause of the same kind.
+type FailureKind struct {
+	Lane, Class string
+	Event       string // as in CauseReport; empty when nothing explains them
+}
+
+// Compare orders kinds by lane, class and cause.
+func (k FailureKind) Compare(other FailureKind) int {
+	return cmp.Or(cmp.Compare(k.Lane, other.Lane), cmp.Compare(k.Class, other.Class), cmp.Compare(k.Event, other.Event))
+}
+
+// String describes the kind in words.
+func (k FailureKind) String() string {
+	if k.Event == "" {
+		return k.Class + ", unexplained, on " + k.Lane
+	}
+	return k.Class + " after \"" + k.Event + "\" on " + k.Lane
+}
+
+// Failures are the failures of one kind in one run.
+type Failures struct {
+	Lane        string `yaml:"lane" json:"lane"`
+	Class       string `yaml:"class" json:"class"`
+	Event       string `yaml:"event" json:"event"`
+	Connections int    `yaml:"connections" json:"connections"`
+}
+
+// Kind is the kind of the failures.
+func (f Failures) Kind() FailureKind { return FailureKind{f.Lane, f.Class, f.Event} }
+
+// Failures counts the failures of the measured lanes by their kinds, in the order of the kinds.
+func (r *Report) Failures() []Failures {
+	counted := map[FailureKind]int{}
+	for _, o := range r.AllOutages() {
+		for class, n := range o.Classes {
+			counted[FailureKind{o.Lane, class, o.Cause.Event}] += n
+		}
+	}
+	var all []Failures
+	for _, k := range slices.SortedFunc(maps.Keys(counted), FailureKind.Compare) {
+		all = append(all, Failures{k.Lane, k.Class, k.Event, counted[k]})
+	}
+	return all
+}

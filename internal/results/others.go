@@ -54,6 +54,7 @@ func readConformance(ctx context.Context, path string) (rows []Row, err error) {
 	}
 	for _, s := range r.Specs {
 		row := Row{Name: s.Name, Subject: r.Implementation.Subject, Verdict: string(s.State), HistorySha256: s.HistorySha256,
+			Kinds: kindsOf(s.Failures), KindsTold: len(s.Failures) > 0 || s.State == conformance.Passed && s.HasVerdict(),
 			Origin: Origin{Program: r.Program, Kernel: r.Site.Kernel, ControlPlane: r.Site.ControlPlane}}
 		if i := slices.IndexFunc(r.Made, func(m conformance.RunMade) bool { return m.Run == s.Run }); i >= 0 {
 			row.Made = &r.Made[i].Made
@@ -102,7 +103,7 @@ func readKills(_ context.Context, path string) (rows []Row, err error) {
 			row := Row{Name: r.Name + " " + c.Run, Subject: r.Name, Verdict: fmt.Sprintf("%d failed, %d invalid, %d skipped", len(c.Failed), len(c.Invalid), len(c.Skipped)),
 				KindsTold: true, HistorySha256: c.HistorySha256, Origin: Origin{c.Hitless, c.Kernel, c.ControlPlane, c.Made}}
 			for _, spec := range c.Failed {
-				row.Kinds = append(row.Kinds, compare.FailureKind{Lane: spec, Class: "failed"})
+				row.Kinds = append(row.Kinds, analysis.FailureKind{Lane: spec, Class: "failed"})
 			}
 			rows = append(rows, row)
 		}

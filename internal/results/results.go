@@ -3,7 +3,6 @@
 package results
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/reports/compare"
 )
 
 // Row is one result of a file: a run, a spec of a suite, or a measurement.
@@ -23,7 +22,7 @@ type Row struct {
 	Name             string // unique in its file
 	Subject, Verdict string
 	// Kinds are the classes and causes of the failures, sorted. They count only with KindsTold: older files do not have them.
-	Kinds     []compare.FailureKind
+	Kinds     []analysis.FailureKind
 	KindsTold bool
 	Wrong     string // why the result is not accepted, whatever made it; empty if it is
 	// HistorySha256 is empty for a result without a history.
@@ -95,13 +94,9 @@ func ReadFile(ctx context.Context, top, file string) ([]Row, error) {
 	}
 	for i := range rows {
 		rows[i].File = file
-		slices.SortFunc(rows[i].Kinds, compareKinds)
+		slices.SortFunc(rows[i].Kinds, analysis.FailureKind.Compare)
 	}
 	return rows, nil
-}
-
-func compareKinds(a, b compare.FailureKind) int {
-	return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Event, b.Event))
 }
 
 func keysOf(ctx context.Context, path string) (keys, error) {

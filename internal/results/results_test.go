@@ -23,6 +23,7 @@ import (
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
 	"github.com/hitless/hitless/scenarios/museum"
+	"github.com/hitless/hitless/suites/conformance"
 )
 
 var (
@@ -413,7 +414,7 @@ func TestOrigins(t *testing.T) {
 
 // Each way in which a row can differ from before is told in words. A repetition with the same outcome is only counted.
 func TestChanges(t *testing.T) {
-	kind := []compare.FailureKind{{Lane: "tcp-new", Class: "refused", Event: "proxy killed"}}
+	kind := []analysis.FailureKind{{Lane: "tcp-new", Class: "refused", Event: "proxy killed"}}
 	before := []Row{
 		{File: "a", Name: "same", Verdict: "fail", Kinds: kind, KindsTold: true, HistorySha256: "1"},
 		{File: "a", Name: "verdict", Verdict: "pass", KindsTold: true},
@@ -421,7 +422,7 @@ func TestChanges(t *testing.T) {
 		{File: "a", Name: "untold", Verdict: "fail"},
 		{File: "a", Name: "gone", Verdict: "pass"},
 	}
-	other := []compare.FailureKind{{Lane: "tcp-new", Class: "reset", Event: "proxy killed"}}
+	other := []analysis.FailureKind{{Lane: "tcp-new", Class: "reset", Event: "proxy killed"}}
 	after := []Row{
 		{File: "a", Name: "same", Verdict: "fail", Kinds: kind, KindsTold: true, HistorySha256: "2"},
 		{File: "a", Name: "verdict", Verdict: "fail", Kinds: kind, KindsTold: true},
@@ -461,9 +462,9 @@ func TestMuseumRowsTellTheirKinds(t *testing.T) {
 	delayed := 0
 	old := run.BugResult{ID: "k8s-134147", Answer: museum.Seen, Verdict: "fail", Dropped: 3}
 	kept := old
-	kept.Delayed, kept.Failures = &delayed, []compare.Failures{{Lane: "tcp-new", Class: "rejected", Event: "fault"}}
+	kept.Delayed, kept.Failures = &delayed, []analysis.Failures{{Lane: "tcp-new", Class: "rejected", Event: "fault"}}
 	other := kept
-	other.Failures = []compare.Failures{{Lane: "tcp-new", Class: "reset", Event: "fault"}}
+	other.Failures = []analysis.Failures{{Lane: "tcp-new", Class: "reset", Event: "fault"}}
 	s := Sampler{Program: "this"}
 	if why := s.differs(rowOfBug(kept), rowOfBug(kept)); why != "" {
 		t.Errorf("the same run: %s", why)
@@ -472,6 +473,43 @@ func TestMuseumRowsTellTheirKinds(t *testing.T) {
 		t.Error("another class is accepted")
 	}
 	if why := s.differs(rowOfBug(old), rowOfBug(other)); why != "" {
+		t.Errorf("an older file: %s", why)
+	}
+}
+
+// A repetition of a conformance spec must have the classes and causes of the kept one. Files of failed specs from older programs do not tell them.
+func TestConformanceRowsTellTheirKinds(t *testing.T) {
+	row := func(class string) Row {
+		t.Helper()
+		spec := conformance.Catalog()[0]
+		for _, s := range conformance.Catalog() {
+			if s.Kind == conformance.Disruption {
+				spec = s
+			}
+		}
+		dir := t.TempDir()
+		result := conformance.Result{Name: spec.Name, Labels: spec.Labels(), State: conformance.Failed, Run: "runs/x"}
+		if class != "" {
+			result.Failures = []analysis.Failures{{Lane: "tcp-new", Class: class, Event: "proxy killed", Connections: 3}}
+		}
+		r := &conformance.Report{APIVersion: "hitless/v1", Kind: "ConformanceSuiteReport", SchemaVersion: conformance.ReportVersion, Specs: []conformance.Result{result}}
+		if err := conformance.Write(dir, r, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := readConformance(t.Context(), filepath.Join(dir, conformance.File))
+		if err != nil || len(rows) != 1 {
+			t.Fatalf("%d rows, %v", len(rows), err)
+		}
+		return rows[0]
+	}
+	s := Sampler{Program: "this"}
+	if why := s.differs(row("refused"), row("refused")); why != "" {
+		t.Errorf("the same: %s", why)
+	}
+	if s.differs(row("refused"), row("reset")) == "" {
+		t.Error("another class is accepted")
+	}
+	if why := s.differs(row(""), row("reset")); why != "" {
 		t.Errorf("an older file: %s", why)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/analysis/verify"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/internal/units"
@@ -50,9 +51,9 @@ func rowOf(r compare.Run, subject string) Row {
 		KindsTold: len(r.Failures) > 0 || r.Dropped+r.Delayed == 0, Origin: Origin{r.ProgramSha256, kernelOf(r.Kernel), r.ControlPlane, r.Made}}
 }
 
-func kindsOf(failures []compare.Failures) (kinds []compare.FailureKind) {
+func kindsOf(failures []analysis.Failures) (kinds []analysis.FailureKind) {
 	for _, f := range failures {
-		kinds = append(kinds, compare.FailureKind{Lane: f.Lane, Class: f.Class, Event: f.Event})
+		kinds = append(kinds, analysis.FailureKind{Lane: f.Lane, Class: f.Class, Event: f.Event})
 	}
 	return kinds
 }

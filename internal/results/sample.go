@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hitless/hitless/reports/compare"
+	"github.com/hitless/hitless/analysis"
 )
 
 // Sampler repeats rows.
@@ -97,11 +97,11 @@ func (s Sampler) differs(r, again Row) string {
 }
 
 // classes are the classes and causes of the row's failures, sorted.
-func (r Row) classes() []compare.FailureKind {
-	return slices.SortedFunc(slices.Values(r.Kinds), compareKinds)
+func (r Row) classes() []analysis.FailureKind {
+	return slices.SortedFunc(slices.Values(r.Kinds), analysis.FailureKind.Compare)
 }
 
-func textOf(kinds []compare.FailureKind) string {
+func textOf(kinds []analysis.FailureKind) string {
 	var words []string
 	for _, k := range kinds {
 		words = append(words, k.String())

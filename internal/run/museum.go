@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/lab/subject"
@@ -38,11 +39,11 @@ type BugResult struct {
 	Dropped  int    `json:"dropped,omitempty"`
 	Delayed  *int   `json:"delayed,omitempty"` // nil in older files
 	// Failures are the failed attempts of the run by lane, class and cause; older files do not have them.
-	Failures      []compare.Failures `json:"failures,omitempty"`
-	HistorySha256 string             `json:"historySha256,omitempty"`
-	ProgramSha256 string             `json:"programSha256,omitempty"` // of hitless
-	Kernel        *record.Kernel     `json:"kernel,omitempty"`
-	ControlPlane  string             `json:"controlPlane,omitempty"`
+	Failures      []analysis.Failures `json:"failures,omitempty"`
+	HistorySha256 string              `json:"historySha256,omitempty"`
+	ProgramSha256 string              `json:"programSha256,omitempty"` // of hitless
+	Kernel        *record.Kernel      `json:"kernel,omitempty"`
+	ControlPlane  string              `json:"controlPlane,omitempty"`
 	// Made is when and with what the run was made. Only answers that are kept have it.
 	Made   *record.Made `json:"made,omitempty"`
 	Folder string       `json:"-"`

@@ -10,52 +10,9 @@ import (
 	"github.com/hitless/hitless/internal/units"
 )
 
-// FailureKind groups failures of several runs: same lane, same class, and a cause of the same kind.
-type FailureKind struct {
-	Lane, Class string
-	Event       string // as in CauseReport; empty when nothing explains them
-}
-
-// Failures are the failures of one kind in one run.
-type Failures struct {
-	Lane        string `json:"lane"`
-	Class       string `json:"class"`
-	Event       string `json:"event"`
-	Connections int    `json:"connections"`
-}
-
-func (f Failures) kind() FailureKind { return FailureKind{f.Lane, f.Class, f.Event} }
-
-func (k FailureKind) compare(other FailureKind) int {
-	return cmp.Or(cmp.Compare(k.Lane, other.Lane), cmp.Compare(k.Class, other.Class), cmp.Compare(k.Event, other.Event))
-}
-
-// String describes the kind in words.
-func (k FailureKind) String() string {
-	if k.Event == "" {
-		return k.Class + ", unexplained, on " + k.Lane
-	}
-	return k.Class + " after \"" + k.Event + "\" on " + k.Lane
-}
-
-// failuresOf counts the failures of a run's measured lanes by their kinds.
-func failuresOf(r *analysis.Report) []Failures {
-	counted := map[FailureKind]int{}
-	for _, o := range r.AllOutages() {
-		for class, n := range o.Classes {
-			counted[FailureKind{o.Lane, class, o.Cause.Event}] += n
-		}
-	}
-	var all []Failures
-	for _, k := range slices.SortedFunc(maps.Keys(counted), FailureKind.compare) {
-		all = append(all, Failures{k.Lane, k.Class, k.Event, counted[k]})
-	}
-	return all
-}
-
 // Change is the number of failures of one kind, for each subject.
 type Change struct {
-	Kind      FailureKind
+	Kind      analysis.FailureKind
 	Seen      []Seen // one entry per subject, in the order of the subjects
 	reference int    // its number in Seen
 }
@@ -66,11 +23,11 @@ type Seen struct{ Connections, Runs, Of int }
 // Changes lists every kind of failure of the valid runs. A kind is new if the reference does not have it, and gone if no other subject has
 // it. New kinds come first, then gone ones, then the others.
 func (c *Comparison) Changes() []Change {
-	byKind := map[FailureKind]*Change{}
+	byKind := map[analysis.FailureKind]*Change{}
 	for i, s := range c.Subjects {
 		for _, r := range s.trusted() {
 			for _, f := range r.Failures {
-				k := f.kind()
+				k := f.Kind()
 				if byKind[k] == nil {
 					byKind[k] = c.unseen(k)
 				}
@@ -81,7 +38,7 @@ func (c *Comparison) Changes() []Change {
 		}
 	}
 	var all []Change
-	for _, k := range slices.SortedFunc(maps.Keys(byKind), FailureKind.compare) {
+	for _, k := range slices.SortedFunc(maps.Keys(byKind), analysis.FailureKind.Compare) {
 		all = append(all, *byKind[k])
 	}
 	rank := map[string]int{changeNew: 0, changeGone: 1}
@@ -97,7 +54,7 @@ func (c *Comparison) Changes() []Change {
 	return all
 }
 
-func (c *Comparison) unseen(k FailureKind) *Change {
+func (c *Comparison) unseen(k analysis.FailureKind) *Change {
 	change := &Change{Kind: k, reference: c.reference()}
 	for _, s := range c.Subjects {
 		change.Seen = append(change.Seen, Seen{Of: len(s.trusted())})

@@ -15,7 +15,7 @@ func factRuns(dropped ...int) (runs []Run) {
 	for i, n := range dropped {
 		r := Run{Seed: int64(i + 1), Verdict: analysis.Pass, Attempts: 1000, Dropped: n, Report: "a/report.json"}
 		if n > 0 {
-			r.Verdict, r.Failures = analysis.Fail, []Failures{{Class: "reset", Connections: n}}
+			r.Verdict, r.Failures = analysis.Fail, []analysis.Failures{{Class: "reset", Connections: n}}
 		}
 		runs = append(runs, r)
 	}

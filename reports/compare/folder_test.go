@@ -317,14 +317,14 @@ func TestTheDrawingOfAComparisonHasItsLosses(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
-	with := func(name string, kinds ...FailureKind) Subject {
+	with := func(name string, kinds ...analysis.FailureKind) Subject {
 		s := subject(name, 0, 0)
 		for _, k := range kinds {
-			s.Runs[1].Failures = append(s.Runs[1].Failures, Failures{k.Lane, k.Class, k.Event, 7})
+			s.Runs[1].Failures = append(s.Runs[1].Failures, analysis.Failures{Lane: k.Lane, Class: k.Class, Event: k.Event, Connections: 7})
 		}
 		return s
 	}
-	kinds := map[string]FailureKind{"new": {"b", "reset", "proxy killed"}, "gone": {"a", "refused", ""}, "stays": {"a", "reset", "pod exited"}}
+	kinds := map[string]analysis.FailureKind{"new": {Lane: "b", Class: "reset", Event: "proxy killed"}, "gone": {Lane: "a", Class: "refused"}, "stays": {Lane: "a", Class: "reset", Event: "pod exited"}}
 	c, err := New("rollout", []Subject{with("first", kinds["gone"], kinds["stays"]), with("other"), with("last", kinds["stays"], kinds["new"])}, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -351,7 +351,7 @@ func TestChanges(t *testing.T) {
 // Failures of an invalid run are neither new nor gone. The run does not count among the runs of its subject either.
 func TestOnlyValidRunsChange(t *testing.T) {
 	invalid := func(s sub) sub { return s.judged("fail invalid") }
-	other := FailureKind{"web", "misrouted", "pod exited"}
+	other := analysis.FailureKind{Lane: "web", Class: "misrouted", Event: "pod exited"}
 	c := compared(t, Options{}, invalid(lost("a", 5, 7).failing(1, "reset", "")), invalid(lost("b", 5, 7).failing(1, other.Class, other.Event)))
 	changes := c.Changes()
 	if len(changes) != 1 || changes[0].Word() != "stays" || changes[0].Seen[0] != (Seen{5, 1, 1}) || changes[0].Seen[1] != (Seen{5, 1, 1}) {

@@ -57,7 +57,7 @@ func TestNumbersOfResultsAreOfValidRuns(t *testing.T) {
 
 func TestRunsHaveARowEach(t *testing.T) {
 	lossy := subject("b", 5)
-	lossy.Runs[0].Failures = []Failures{{"tcp-new", "refused", "proxy stop", 1000}, {"tcp-long", "reset", "", 2}, {"tcp-long", "refused", "", 3}}
+	lossy.Runs[0].Failures = []analysis.Failures{{Lane: "tcp-new", Class: "refused", Event: "proxy stop", Connections: 1000}, {Lane: "tcp-long", Class: "reset", Connections: 2}, {Lane: "tcp-long", Class: "refused", Connections: 3}}
 	lossy.Runs[0].HistorySha256 = strings.Repeat("ab", 32)
 	broken := Subject{Subject: "c", Runs: []Run{InvalidRun(1, "report.json", "")}}
 	c, err := New("restart", []Subject{subject("a", 0), lossy, broken}, Options{})

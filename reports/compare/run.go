@@ -38,7 +38,7 @@ type Run struct {
 	Programs      string         `json:"programs,omitempty"` // record.ProgramsReleased or empty
 	Tools         string         `json:"tools,omitempty"`    // record.Run.Tools
 	// Failures are the failed attempts by kind; see Comparison.Changes.
-	Failures []Failures `json:"failures,omitempty"`
+	Failures []analysis.Failures `json:"failures,omitempty"`
 	// Made is when and with what the run was made. Only results that are kept have it: the comparison does not depend on the time.
 	Made *record.Made `json:"made,omitempty"`
 }
@@ -56,7 +56,7 @@ func RunOf(r *analysis.Report, path, history string) Run {
 	seconds, kernel := outageSeconds(r), r.Run.Kernel
 	run := Run{Seed: r.Run.Seed, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped,
 		Delayed: r.Totals.Delayed, OutageSeconds: &seconds, Report: path, HistorySha256: history,
-		ProgramSha256: r.Run.ProgramSha256, Kernel: &kernel, ControlPlane: r.Run.ControlPlane, Programs: r.Run.Programs, Tools: r.Run.Tools, Failures: failuresOf(r)}
+		ProgramSha256: r.Run.ProgramSha256, Kernel: &kernel, ControlPlane: r.Run.ControlPlane, Programs: r.Run.Programs, Tools: r.Run.Tools, Failures: r.Failures()}
 	if o := r.Worst(); o != nil {
 		run.WorstGapMs, run.LongestOutage = o.UpperMs, &Outage{At: o.From, Node: o.Node, Cause: o.Cause.Text}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/units"
 )
 
@@ -94,8 +95,8 @@ func (c *Comparison) difference(reference, subject int) Difference {
 			d.Measures = append(d.Measures, measured(i, pairs))
 		}
 	}
-	d.NewClasses = c.newWords(reference, subject, func(f Failures) string { return f.Class })
-	d.NewCauses = c.newWords(reference, subject, func(f Failures) string { return f.Event })
+	d.NewClasses = c.newWords(reference, subject, func(f analysis.Failures) string { return f.Class })
+	d.NewCauses = c.newWords(reference, subject, func(f analysis.Failures) string { return f.Event })
 	is := func(r Relation) bool {
 		return slices.ContainsFunc(d.Measures, func(m Measure) bool { return m.Verdict == r })
 	}
@@ -192,9 +193,9 @@ func (m Measure) judge(reference, subject []float64, zeroToLoss bool) Relation {
 
 // newWords lists the classes or causes of the subject's failures that the reference has in none of its valid runs. Unexplained
 // failures have no cause.
-func (c *Comparison) newWords(reference, subject int, word func(Failures) string) (found []string) {
+func (c *Comparison) newWords(reference, subject int, word func(analysis.Failures) string) (found []string) {
 	known := c.Subjects[reference].words(word)
-	if len(c.Subjects[reference].words(func(f Failures) string { return f.Class })) == 0 {
+	if len(c.Subjects[reference].words(func(f analysis.Failures) string { return f.Class })) == 0 {
 		return nil
 	}
 	for _, w := range c.Subjects[subject].words(word) {
@@ -206,7 +207,7 @@ func (c *Comparison) newWords(reference, subject int, word func(Failures) string
 }
 
 // words lists the classes or causes of the failures in the valid runs, sorted.
-func (s Subject) words(word func(Failures) string) (words []string) {
+func (s Subject) words(word func(analysis.Failures) string) (words []string) {
 	for _, r := range s.Runs {
 		for _, f := range r.Failures {
 			if r.valid() && f.Connections > 0 {

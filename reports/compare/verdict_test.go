@@ -20,7 +20,7 @@ func lost(name string, dropped ...int) sub {
 		r := Run{Seed: int64(i + 1), Verdict: analysis.Pass, Attempts: 1e4, Dropped: n, WorstGapMs: float64(10 * n), OutageSeconds: &seconds,
 			DetectionFloorMs: 2, Report: name + "/report.json", ProgramSha256: "p1", Kernel: &record.Kernel{Kind: "vm", Release: "6.1"}, ControlPlane: "replay"}
 		if n > 0 {
-			r.Verdict, r.Failures = analysis.Fail, []Failures{{"web", "refused", "proxy restarted", n}}
+			r.Verdict, r.Failures = analysis.Fail, []analysis.Failures{{Lane: "web", Class: "refused", Event: "proxy restarted", Connections: n}}
 		}
 		s.Runs = append(s.Runs, r)
 	}
@@ -52,7 +52,7 @@ func (s sub) delayed(numbers ...int) sub {
 	return s.each(func(i int, r *Run) {
 		if n := numbers[i]; n > 0 {
 			r.Delayed, r.Verdict = n, analysis.Fail
-			r.Failures = append(r.Failures, Failures{"web", "delayed", "proxy restarted", n})
+			r.Failures = append(r.Failures, analysis.Failures{Lane: "web", Class: "delayed", Event: "proxy restarted", Connections: n})
 		}
 	})
 }
@@ -67,7 +67,7 @@ func (s sub) floor(ms float64) sub { return s.each(func(_ int, r *Run) { r.Detec
 func (s sub) failing(run int, class, event string) sub {
 	return s.each(func(i int, r *Run) {
 		if i == run {
-			r.Failures = []Failures{{"web", class, event, r.Dropped}}
+			r.Failures = []analysis.Failures{{Lane: "web", Class: class, Event: event, Connections: r.Dropped}}
 		}
 	})
 }

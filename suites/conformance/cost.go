@@ -56,17 +56,17 @@ func (s Spec) judgeCost(h *record.History) (outcome, error) {
 	}
 	few, many := found[fewOthers], found[manyOthers]
 	if len(few) < routing.CostChanges || len(many) < routing.CostChanges {
-		return outcome{Invalid, []string{fmt.Sprintf("the record has %d changes with %d other Services and %d with %d; %d of each are needed",
+		return outcome{State: Invalid, Reasons: []string{fmt.Sprintf("the record has %d changes with %d other Services and %d with %d; %d of each are needed",
 			len(few), fewOthers, len(many), manyOthers, routing.CostChanges)}}, nil
 	}
 	slices.Sort(few)
 	slices.Sort(many)
 	before, after := analysis.Quantile(few, 0.5), analysis.Quantile(many, 0.5)
 	if before <= 0 {
-		return outcome{Invalid, []string{fmt.Sprintf("a change with %d other Services cost nothing that could be measured", fewOthers)}}, nil
+		return outcome{State: Invalid, Reasons: []string{fmt.Sprintf("a change with %d other Services cost nothing that could be measured", fewOthers)}}, nil
 	}
 	if growth := float64(after) / float64(before); growth > mostGrowth {
-		return outcome{Failed, []string{fmt.Sprintf("%.1f times as long: %.2f ms with %d other Services, %.2f ms with %d; at most %d times is accepted",
+		return outcome{State: Failed, Reasons: []string{fmt.Sprintf("%.1f times as long: %.2f ms with %d other Services, %.2f ms with %d; at most %d times is accepted",
 			growth, units.Millis(before), fewOthers, units.Millis(after), manyOthers, mostGrowth)}}, nil
 	}
 	return outcome{State: Passed}, nil

@@ -223,17 +223,18 @@ func (e *Evidence) describe(dir string) {
 
 // outcome is the judgement of a spec.
 type outcome struct {
-	State   State    `json:"state"`
-	Reasons []string `json:"reasons,omitempty"`
+	State    State               `json:"state"`
+	Reasons  []string            `json:"reasons,omitempty"`
+	Failures []analysis.Failures `json:"failures,omitempty"` // as in Result
 }
 
 // judge judges a spec by the evidence of its run. An error means that the record cannot be read.
 func (s Spec) judge(e *Evidence, dir string) (outcome, error) {
 	switch {
 	case e.Failed != "":
-		return outcome{Invalid, []string{e.Failed}}, nil
+		return outcome{State: Invalid, Reasons: []string{e.Failed}}, nil
 	case e.Unfit != "":
-		return outcome{Skipped, []string{e.Unfit}}, nil
+		return outcome{State: Skipped, Reasons: []string{e.Unfit}}, nil
 	}
 	h, err := record.OpenHistory(filepath.Join(dir, e.Folder))
 	if err != nil {
@@ -254,6 +255,27 @@ func (s Spec) judgeLanes(h *record.History) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
+	o, err := s.judgeReport(h, r)
+	o.Failures = s.failures(r)
+	return o, err
+}
+
+// failures are those of the lanes that the spec judges.
+func (s Spec) failures(r *analysis.Report) (all []analysis.Failures) {
+	judged := map[string]bool{}
+	for _, lane := range r.Lanes {
+		judged[lane.Name] = s.judges(lane.Protocol)
+	}
+	for _, f := range r.Failures() {
+		if judged[f.Lane] {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// judgeReport judges the lanes by the report of the run.
+func (s Spec) judgeReport(h *record.History, r *analysis.Report) (outcome, error) {
 	budget := h.Run.Budget
 	attempts, opens := 0, false
 	for _, lane := range r.Lanes {
@@ -264,20 +286,22 @@ func (s Spec) judgeLanes(h *record.History) (outcome, error) {
 		}
 	}
 	if attempts == 0 && r.Verdict != analysis.Invalid {
-		return outcome{Invalid, []string{"the run made no attempt on the lanes " + sentence(s.lanes)}}, nil
+		return outcome{State: Invalid, Reasons: []string{"the run made no attempt on the lanes " + sentence(s.lanes)}}, nil
 	}
 	if !opens { // only lanes that open connections have limits of latency
 		budget.SlowPercent, budget.P99ExtraMs = new(100.0), new(math.MaxFloat64)
 	}
 	if r.Verdict == analysis.Fail {
-		if r, err = analysis.Judge(h, &budget); err != nil {
+		judged, err := analysis.Judge(h, &budget)
+		if err != nil {
 			return outcome{}, err
 		}
+		r = judged
 	}
 	if s.ready && r.Verdict == analysis.Pass {
 		return s.judgeReadied(h)
 	}
-	return outcome{stateOf(r.Verdict), r.Reasons}, nil
+	return outcome{State: stateOf(r.Verdict), Reasons: r.Reasons}, nil
 }
 
 func (s Spec) judges(protocol string) bool {

@@ -24,16 +24,16 @@ func (s Spec) judgeReadied(h *record.History) (outcome, error) {
 	}
 	all := readiedPods(a.Events)
 	if len(all) == 0 {
-		return outcome{Invalid, []string{"no proxy restarted"}}, nil
+		return outcome{State: Invalid, Reasons: []string{"no proxy restarted"}}, nil
 	}
 	for _, p := range all {
 		switch answered, own := s.answersOver(a, p); {
 		case p.pod == "":
-			return outcome{Invalid, []string{fmt.Sprintf("no pod of %s became ready while its proxy restarted", p.node)}}, nil
+			return outcome{State: Invalid, Reasons: []string{fmt.Sprintf("no pod of %s became ready while its proxy restarted", p.node)}}, nil
 		case answered == 0:
-			return outcome{Invalid, []string{fmt.Sprintf("no connection over %s was answered after its proxy restarted", p.node)}}, nil
+			return outcome{State: Invalid, Reasons: []string{fmt.Sprintf("no connection over %s was answered after its proxy restarted", p.node)}}, nil
 		case own == 0:
-			return outcome{Failed, []string{fmt.Sprintf("%s became ready while the proxy of %s restarted, and answered none of %d connections over that node afterwards", p.pod, p.node, answered)}}, nil
+			return outcome{State: Failed, Reasons: []string{fmt.Sprintf("%s became ready while the proxy of %s restarted, and answered none of %d connections over that node afterwards", p.pod, p.node, answered)}}, nil
 		}
 	}
 	return outcome{State: Passed}, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
 )
@@ -114,15 +115,17 @@ type Features struct {
 
 // Result is the result of a spec.
 type Result struct {
-	Name          string   `yaml:"name" json:"name"`
-	Promise       string   `yaml:"promise" json:"promise"`
-	Source        string   `yaml:"source" json:"source"`
-	Labels        []string `yaml:"labels" json:"labels"`
-	State         State    `yaml:"state" json:"state"`
-	Reasons       []string `yaml:"reasons" json:"reasons"`
-	Run           string   `yaml:"run" json:"run"` // folder of the run; empty if it did not run
-	HistorySha256 string   `yaml:"historySha256" json:"historySha256"`
-	Repeat        string   `yaml:"repeat" json:"repeat"` // the command that repeats the run
+	Name    string   `yaml:"name" json:"name"`
+	Promise string   `yaml:"promise" json:"promise"`
+	Source  string   `yaml:"source" json:"source"`
+	Labels  []string `yaml:"labels" json:"labels"`
+	State   State    `yaml:"state" json:"state"`
+	Reasons []string `yaml:"reasons" json:"reasons"`
+	Run     string   `yaml:"run" json:"run"` // folder of the run; empty if it did not run
+	// Failures are those of the lanes that the spec judges. Checks of routing and costs have none.
+	Failures      []analysis.Failures `yaml:"failures,omitempty" json:"failures,omitempty"`
+	HistorySha256 string              `yaml:"historySha256" json:"historySha256"`
+	Repeat        string              `yaml:"repeat" json:"repeat"` // the command that repeats the run
 }
 
 // HasVerdict reports whether the run of the spec gets a verdict, and with it a seal. Checks of routing and costs only have a record.
@@ -185,6 +188,7 @@ func resultOf(p Planned, spec types.SpecReport) (Result, *Evidence) {
 
 func (r *Result) judged(o outcome, e *Evidence) {
 	r.State, r.Run, r.HistorySha256, r.Repeat = o.State, e.Folder, e.HistorySha256, e.Command
+	r.Failures = o.Failures
 	r.Reasons = append(r.Reasons, o.Reasons...)
 }
 
@@ -201,7 +205,7 @@ func (s *Suite) judgeEnded(p Planned, result *Result) *Evidence {
 	}
 	o, err := p.judge(e, s.config.Out)
 	if err != nil {
-		o = outcome{Invalid, []string{err.Error()}}
+		o = outcome{State: Invalid, Reasons: []string{err.Error()}}
 	}
 	result.judged(o, e)
 	return e

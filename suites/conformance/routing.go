@@ -150,7 +150,7 @@ func (s Spec) judgeCheck(h *record.History) (outcome, error) {
 		}
 		switch {
 		case c.Got == record.Unsupported:
-			return outcome{Skipped, []string{"this kernel cannot make the check: it has no SCTP"}}, nil
+			return outcome{State: Skipped, Reasons: []string{"this kernel cannot make the check: it has no SCTP"}}, nil
 		case routing.Keeps(c):
 			return outcome{State: Passed}, nil
 		}
@@ -158,7 +158,7 @@ func (s Spec) judgeCheck(h *record.History) (outcome, error) {
 		if c.Source != "" && c.Seen != c.Source {
 			text += fmt.Sprintf("; seen as %q, want %q", c.Seen, c.Source)
 		}
-		return outcome{Failed, []string{text}}, nil
+		return outcome{State: Failed, Reasons: []string{text}}, nil
 	}
-	return outcome{Invalid, []string{"the record has no check " + s.check}}, nil
+	return outcome{State: Invalid, Reasons: []string{"the record has no check " + s.check}}, nil
 }

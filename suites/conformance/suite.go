@@ -190,7 +190,7 @@ func (s *Suite) examine(ctx context.Context, p Planned) {
 	}
 	o, err := p.judge(e, s.config.Out)
 	if err != nil {
-		o = outcome{Invalid, []string{err.Error()}}
+		o = outcome{State: Invalid, Reasons: []string{err.Error()}}
 	}
 	data, err := json.Marshal(entry{o, e})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hitless/hitless/internal/testfiles"
+	"github.com/hitless/hitless/record"
 )
 
 // suite runs the suite in a process of its own, because Ginkgo runs once in each. faults are those of pretend.
@@ -129,6 +130,12 @@ func TestALossTurnsTheSpecsOfItsLaneRed(t *testing.T) {
 		"drain new": Passed, "drain fresh": Failed, "quiet new": Passed} {
 		if got := stateOfSpec(t, r, name); got.State != want {
 			t.Errorf("%s is %s, want %s: %v", name, got.State, want, got.Reasons)
+		}
+	}
+	for name, lane := range map[string]string{"restart-term new": newLane, "restart-term open": "", "drain fresh": freshLane} {
+		of := stateOfSpec(t, r, name).Failures
+		if (len(of) > 0) != (lane != "") || len(of) > 0 && (of[0].Lane != lane || of[0].Class != record.ConnectTimeout.String() || of[0].Connections == 0) {
+			t.Errorf("the failures of %s are %+v", name, of)
 		}
 	}
 	if core := r.Profiles[0]; core.Result != "failure" || !slices.Contains(core.Failed, "restart-term new") {
