@@ -38,39 +38,47 @@ func (e *InvalidError) Error() string {
 }
 
 // Run measures what the table does not have of these programs. Each row is written when it is complete, so that a call after an
-// interrupt continues. The error is an *InvalidError where a twin is not green; mutants that survive are none.
+// interrupt continues. The error is an *InvalidError where the proxier without a fault is not green; mutants that survive are none.
 func (m Measurement) Run(ctx context.Context) (*Table, error) {
 	t, err := Read(m.File)
 	if err != nil {
 		return nil, err
 	}
-	work, err := m.plan(ctx, t)
+	if err := m.measureAll(ctx, t, rows(m.Mutants)); err != nil {
+		return t, err
+	}
+	return t, m.measureAll(ctx, t, t.twins(m.Mutants))
+}
+
+// measureAll measures what the table lacks of rows.
+func (m Measurement) measureAll(ctx context.Context, t *Table, of []Subject) error {
+	work, err := m.plan(ctx, t, of)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var needed []string // runs in which the proxier without a fault must be green
-	for _, s := range Subjects(m.Mutants) {
+	for _, s := range of {
 		if s.Name == Unmutated {
 			needed = s.Runs
 		}
 	}
 	if len(needed) > 0 && !concerns(work, Unmutated) && len(t.Defects(needed)) > 0 {
-		return t, &InvalidError{t.Defects(needed)} // measured before, and nothing that follows would count
+		return &InvalidError{t.Defects(needed)} // measured before, and nothing that follows would count
 	}
 	total, done, begun := cost(work), 0.0, m.Now()
 	for i, j := range work {
 		m.Log(fmt.Sprintf("%d/%d %s: %s%s", i+1, len(work), j.subject.Name, strings.Join(j.runs, ", "), expected(m.Now(), begun, done, total)))
 		if err := m.measure(ctx, t, j); err != nil {
-			return t, err
+			return err
 		}
 		if done += cost([]job{j}); j.subject.Name == Unmutated && len(t.Defects(needed)) > 0 {
 			break // nothing that follows would count
 		}
 	}
 	if len(needed) > 0 && len(t.Defects(needed)) > 0 {
-		return t, &InvalidError{t.Defects(needed)}
+		return &InvalidError{t.Defects(needed)}
 	}
-	return t, nil
+	return nil
 }
 
 // concerns reports whether a row has something to measure.
@@ -85,7 +93,7 @@ type job struct {
 	runs            []string
 }
 
-func (m Measurement) plan(ctx context.Context, t *Table) (work []job, err error) {
+func (m Measurement) plan(ctx context.Context, t *Table, of []Subject) (work []job, err error) {
 	program, err := cache.Sha256(ctx, m.Program)
 	if err != nil {
 		return nil, err
@@ -94,7 +102,7 @@ func (m Measurement) plan(ctx context.Context, t *Table) (work []job, err error)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range Subjects(m.Mutants) {
+	for _, s := range of {
 		j := job{subject: s, program: program}
 		if s.Subject == "" {
 			j.program = digest(program, faulty)

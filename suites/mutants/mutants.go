@@ -34,7 +34,6 @@ type Subject struct {
 	Flags   []string
 	Subject string // a subject of hitless; empty for the faulty proxier
 	Runs    []string
-	Twin    bool
 }
 
 func (m Mutant) twin() string { return cmp.Or(m.Twin, Unmutated) }
@@ -47,24 +46,49 @@ func (m Mutant) subject() Subject {
 	return s
 }
 
-// Subjects are the rows of mutants: their twins first, each with the runs of all of its mutants, then the mutants.
-func Subjects(of []Mutant) []Subject {
-	var twins, all []Subject
+// rows are the rows of mutants that are measured whatever the others show: the proxier without a fault, with the runs of all of its
+// mutants, then the mutants.
+func rows(of []Mutant) (all []Subject) {
 	for _, m := range of {
-		at := slices.IndexFunc(twins, func(s Subject) bool { return s.Name == m.twin() })
-		if at < 0 {
-			at = len(twins)
-			t := Subject{Name: m.twin(), Subject: m.Twin, Runs: slices.Clone(routingRuns), Twin: true}
-			twins = append(twins, t)
+		if m.Twin == "" {
+			all = add(all, Subject{Name: Unmutated, Runs: m.subject().Runs})
 		}
-		for _, r := range m.Runs {
-			if !slices.Contains(twins[at].Runs, r) {
-				twins[at].Runs = append(twins[at].Runs, r)
+	}
+	for _, m := range of {
+		all = add(all, m.subject())
+	}
+	return all
+}
+
+// twins are the other rows: subjects of hitless without the defects, each with the runs in which one of its mutants failed a spec. In other
+// runs a twin proves nothing.
+func (t *Table) twins(of []Mutant) (all []Subject) {
+	for _, m := range of {
+		s := Subject{Name: m.Twin, Subject: m.Twin}
+		for _, run := range m.subject().Runs {
+			if c, _ := t.Cell(m.Name, run); len(c.Failed) > 0 {
+				s.Runs = append(s.Runs, run)
 			}
 		}
-		all = append(all, m.subject())
+		if m.Twin != "" && len(s.Runs) > 0 {
+			all = add(all, s)
+		}
 	}
-	return append(twins, all...)
+	return all
+}
+
+// add adds a row, or its runs to the row of that name.
+func add(all []Subject, s Subject) []Subject {
+	at := slices.IndexFunc(all, func(of Subject) bool { return of.Name == s.Name })
+	if at < 0 {
+		return append(all, s)
+	}
+	for _, run := range s.Runs {
+		if !slices.Contains(all[at].Runs, run) {
+			all[at].Runs = append(all[at].Runs, run)
+		}
+	}
+	return all
 }
 
 // specsOf are the specs of runs.

@@ -202,6 +202,39 @@ func TestADefectConcernsNoOtherProxy(t *testing.T) {
 	}
 }
 
+// A twin is measured in the runs in which its mutants failed, and mutants that are the same subject are one row.
+func TestTwinsAreMeasuredWhereMutantsFail(t *testing.T) {
+	run := []string{"rollout-local"}
+	for name, c := range map[string]struct {
+		fails []string
+		want  State
+		calls []string
+	}{
+		"a disruption": {namesOf(run)[:1], Killed, []string{"old", "new"}},
+		"nothing":      {nil, Survived, []string{"old"}},
+	} {
+		l := &lab{t: t, fails: map[string][]string{"old": c.fails}}
+		m := measurement(t, l, "k8s-85643")
+		both := Mutant{Name: "old", Subject: "old", Twin: "new", Features: m.Mutants[0].Features, Runs: run}
+		other := both
+		other.Runs = []string{"flap"}
+		m.Mutants = []Mutant{both, other}
+		table, err := m.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := table.StateOf(both); got != c.want || !slices.Equal(l.calls, c.calls) {
+			t.Errorf("%s: %s after the calls %v", name, got, l.calls)
+		}
+		_, flap := table.Cell("old", "flap")
+		_, twin := table.Cell("new", "rollout-local")
+		_, routing := table.Cell("new", "routing-ipv4")
+		if !flap || twin != (c.want == Killed) || routing {
+			t.Errorf("%s: measured the other mutant's run %v, the twin in the run that failed %v, and in routing %v", name, flap, twin, routing)
+		}
+	}
+}
+
 // A call after an interrupt measures only what is missing; another program measures everything again.
 func TestMeasuringContinues(t *testing.T) {
 	l := &lab{t: t}

@@ -154,8 +154,11 @@ func (t *Table) StateOf(m Mutant) State {
 	}
 	for _, run := range m.subject().Runs {
 		c, measured := t.Cell(m.Name, run)
-		if twin, too := t.Cell(m.twin(), run); !measured || !too || twin.Program != c.Program || len(c.Invalid) > 0 {
+		if !measured || len(c.Invalid) > 0 {
 			return NotMeasured
+		}
+		if twin, too := t.Cell(m.twin(), run); len(c.Failed) > 0 && (!too || twin.Program != c.Program) {
+			return NotMeasured // by its twin
 		}
 	}
 	return Survived
