@@ -101,6 +101,11 @@ func losesFlow(at int) func(s *fakeRun, shift int) {
 	return func(s *fakeRun, shift int) { s.flow = flowUntil(at + shift) }
 }
 
+func recreateSteps(s *fakeRun) {
+	s.step("delete the Service", "", 24_000, 24_100)
+	s.step("create it again", "", 34_000, 34_500)
+}
+
 // answersUntil lets the Service answer new connections only until a time.
 func answersUntil(at int) func(s *fakeRun) {
 	return func(s *fakeRun) { lose(s, at, 10*whole, record.ConnectTimeout, "node-1", "node-2") }
@@ -158,6 +163,7 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-75262", bug: func(s *fakeRun, shift int) { lose(s, patched+200+shift, whole, record.Rejected, "node-1") }},
 		{id: "k8s-125467", setUp: exits(27_000, 57_000), bug: losesFlow(57_000), good: steadyFlow},
 		{id: "k8s-105657", setUp: scaleSteps, bug: losesFlow(24_000), good: steadyFlow},
+		{id: "k8s-91236", setUp: recreateSteps, bug: losesFlow(24_000), good: steadyFlow},
 		{id: "k8s-59368", setUp: twoEnd(true), bug: losesFlow(25_000), good: steadyFlow},
 		{id: "k8s-42473", setUp: twoEnd(false), bug: losesFlow(25_000), good: steadyFlow},
 		{id: "k8s-71596", setUp: policySteps, bug: toPolicy},
@@ -314,7 +320,7 @@ func TestALossBeforeTheRecordOfItsExit(t *testing.T) {
 
 // compared are the bugs whose signatures compare with new connections. What these would show is not known where they are lost too.
 var compared = []string{"k8s-103857", "k8s-105657", "k8s-106030", "k8s-112604", "k8s-117205", "k8s-125467", "k8s-42473", "k8s-57841", "k8s-59368", "k8s-71514",
-	"k8s-76664", "k8s-96251"}
+	"k8s-76664", "k8s-91236", "k8s-96251"}
 
 func TestALostLaneOfComparisonTellsNothing(t *testing.T) {
 	judged := 0

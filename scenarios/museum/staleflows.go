@@ -37,6 +37,14 @@ func staleFlows() []Entry {
 			Signature: lost(atSteps("scale to 0"), "steps that scale to zero"),
 		},
 		{
+			ID: "k8s-91236", Title: "a UDP flow to a NodePort stays lost after its Service was deleted and created again",
+			Issue: upstream + "/issues/91236", Fix: upstream + "/pull/98305",
+			Affected: "kube-proxy up to v1.20.4 in mode iptables", Fixed: "v1.20.5, v1.21.0 (#98305)", Modes: []string{iptables}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.19.16/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.20.10/iptables"},
+			Scenario: "recreate", Set: map[string]string{"lanes": "tcp-new,udp-sticky", "target": "nodePort", "settle": "75s"},
+			Signature: lost(atSteps("delete the Service"), "deletions of the Service"),
+		},
+		{
 			ID: "k8s-59368", Title: "a UDP flow to the load balancer's address stays with a pod that a rollout has ended",
 			Issue: upstream + "/issues/59368", Affected: "kube-proxy up to v1.13.10 in mode iptables", Fixed: "v1.13.11, v1.14.0 (#73323)", Fix: upstream + "/pull/73323",
 			Modes: []string{iptables}, Look: look,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/hitless/hitless/record"
 )
@@ -49,7 +50,14 @@ var laneWords = map[string]struct {
 	"reused":    {[]string{reusedLane}, "connections that clients use again survive", []string{"open-connections"}},
 	"datagrams": {[]string{freshLane, stickyLane}, "datagrams are answered, of new and of old flows", []string{"udp"}},
 	"fresh":     {[]string{freshLane}, "datagrams of new flows are answered", []string{"udp"}},
+	flowsWord:   {[]string{stickyLane}, "a flow of datagrams whose pod has ended is answered by another pod within 2 s", []string{"udp", "removed-flows"}},
 }
+
+// flowsWord is the group of lanes whose loss may last as long as followWithin: a pod ends before the proxies learn of it.
+const flowsWord = "flows"
+
+// followWithin is the longest loss of a flow of datagrams whose pod has ended.
+const followWithin = 2 * time.Second
 
 // brief are settings of all runs: 10 s of traffic before and after the scenario.
 var brief = map[string]string{"baseline": "10s", "settle": "10s"}
@@ -138,9 +146,12 @@ func (d disruption) specs() (all []Spec) {
 		if run.Scenario == "scale" && word == "datagrams" {
 			source, features = udpFlows, append(features, "removed-flows")
 		}
+		if word == flowsWord {
+			source = udpFlows
+		}
 		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise + familyWords[family].ending, Source: source, Level: level, Kind: Disruption,
 			Family: familyWords[family].family, Features: features, Run: &run, lanes: group.lanes,
-			ready: run.Set["change"] == "ready"})
+			ready: run.Set["change"] == "ready", follows: word == flowsWord})
 	}
 	if len(d.lanes) > 0 && !d.fixed {
 		run.Set["lanes"] = lanes[1:]
@@ -172,11 +183,11 @@ func disruptionRuns() []disruption {
 		{Run{Name: "rollout-local", Scenario: "rollout", Set: set("rollouts", "1", "shutdownDelay", "20s", "gracePeriod", "30s")}, Core,
 			"a rolling update behind externalTrafficPolicy: Local loses no new connection", kep1669, []string{"rollout", "external-policy-local", "terminating-endpoints"}, []string{"fresh"}, false},
 		{Run{Name: "rollout-cluster", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s")}, Core,
-			"a rolling update behind externalTrafficPolicy: Cluster loses no new connection", endpointsDoc, []string{"rollout", "load-balancer"}, []string{"fresh"}, false},
+			"a rolling update behind externalTrafficPolicy: Cluster loses no new connection", endpointsDoc, []string{"rollout", "load-balancer"}, []string{"fresh", flowsWord}, false},
 		{Run{Name: "rollout-node-port", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s", "target", "nodePort")}, Core,
-			"a rolling update loses no new connection at a node port", endpointsDoc, []string{"rollout", "node-port"}, []string{"fresh"}, false},
+			"a rolling update loses no new connection at a node port", endpointsDoc, []string{"rollout", "node-port"}, []string{"fresh", flowsWord}, false},
 		{Run{Name: "rollout-cluster-ip", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s", "target", "clusterIP", "client", "pod")}, Core,
-			"a rolling update loses no new connection of a pod to a cluster IP", endpointsDoc, []string{"rollout", "cluster-ip"}, []string{"fresh"}, false},
+			"a rolling update loses no new connection of a pod to a cluster IP", endpointsDoc, []string{"rollout", "cluster-ip"}, []string{"fresh", flowsWord}, false},
 		{Run{Name: "rollout-external-ip", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s", "target", "externalIP")}, Extended,
 			"a rolling update loses no new connection at an external IP", endpointsDoc, []string{"rollout", "external-ip"}, nil, false},
 		{Run{Name: "restart-term", Scenario: "restart", Set: set("trafficPolicy", "Cluster")}, Core,

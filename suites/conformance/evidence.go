@@ -281,6 +281,9 @@ func (s Spec) judgeReport(h *record.History, r *analysis.Report) (outcome, error
 	for _, lane := range r.Lanes {
 		if s.judges(lane.Protocol) {
 			attempts, opens = attempts+lane.Attempts, opens || lane.Slow != nil
+			if s.follows {
+				budget.Rules = append(budget.Rules, following(lane.Name))
+			}
 		} else if lane.Dropped+lane.Delayed > 0 {
 			budget.Rules = append(budget.Rules, accepting(lane.Name))
 		}
@@ -317,6 +320,12 @@ func (s Spec) judges(protocol string) bool {
 func accepting(lane string) record.BudgetRule {
 	all := 1 << 30
 	return record.BudgetRule{Selector: record.Selector{Lane: lane}, Limits: record.Limits{Dropped: &all, Delayed: &all}}
+}
+
+// following is a rule that accepts losses of a lane that last at most followWithin.
+func following(lane string) record.BudgetRule {
+	most := record.Length(followWithin)
+	return record.BudgetRule{Selector: record.Selector{Lane: lane}, Limits: record.Limits{LongestGap: &most}}
 }
 
 func stateOf(v analysis.Verdict) State {

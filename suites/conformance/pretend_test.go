@@ -17,7 +17,8 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts; RUN:slow LANE for one that becomes
+// pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts for a second; RUN:long LANE for one that
+// does for four; RUN:slow LANE for one that becomes
 // slow and loses none; RUN:removal for a proxy that removes rules of another program; RUN:unused for one that does not use a pod that became
 // ready, RUN:no pod for a run without such a pod, and RUN:no second pod for one with a restart without one; RUN:early for a run that ends early; RUN:dead for one that ends before its first
 // attempt, RUN:refused for an environment that cannot run, RUN:slow for a run that lasts until it is interrupted, and RUN:unserved for one
@@ -81,9 +82,10 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 	lab := made.Lab()
 	lab.Run.Scenario, lab.Run.Command = o.Scenario, "hitless run "+o.Scenario
 	for i, protocol := range protocols {
-		if fails(protocol) {
-			from := recordtest.ScenarioAt + 4*time.Second
-			lab.Faults = append(lab.Faults, recordtest.Fault{Lane: uint16(10 + i), From: from, To: from + time.Second, Class: record.ConnectTimeout})
+		for fault, lasts := range map[string]time.Duration{protocol: time.Second, "long " + protocol: 4 * time.Second} {
+			if from := recordtest.ScenarioAt + 4*time.Second; fails(fault) {
+				lab.Faults = append(lab.Faults, recordtest.Fault{Lane: uint16(10 + i), From: from, To: from + lasts, Class: record.ConnectTimeout})
+			}
 		}
 	}
 	lab.Probe(recordtest.Lane{ID: 1, Name: "canary", Target: recordtest.CanaryAddress, Rate: 100, From: recordtest.BaselineAt, To: recordtest.ScenarioAt, Control: true})

@@ -69,10 +69,11 @@ type Spec struct {
 	// Deviates says that the bundled proxier breaks the promise, as docs/conformance.md explains.
 	Deviates bool
 
-	lanes []string                        // of a disruption: protocols of the lanes that must lose nothing, in each family of the run
-	ready bool                            // of a disruption: pods became ready while proxies were away, and must be used again
-	check string                          // of routing: name of the check in the record
-	cost  func(record.Cost) time.Duration // of cost: the cost that it judges
+	lanes   []string                        // of a disruption: protocols of the lanes that must lose nothing, in each family of the run
+	ready   bool                            // of a disruption: pods became ready while proxies were away, and must be used again
+	follows bool                            // of a disruption: the lanes may be lost for as long as followWithin
+	check   string                          // of routing: name of the check in the record
+	cost    func(record.Cost) time.Duration // of cost: the cost that it judges
 }
 
 // Labels are the spec's labels in Ginkgo, for label filters.

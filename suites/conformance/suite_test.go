@@ -149,6 +149,19 @@ func TestALossTurnsTheSpecsOfItsLaneRed(t *testing.T) {
 	}
 }
 
+// A flow of datagrams may be lost while its pod ends, but not for longer. Other specs of the run accept neither.
+func TestAFlowMayBeLostBriefly(t *testing.T) {
+	for fault, want := range map[string]State{stickyLane: Passed, "long " + stickyLane: Failed} {
+		dir, output, _ := suite(t, "rollout-cluster:"+fault, "-ginkgo.focus=^conformance a Service proxy rollout-cluster ")
+		r := readReport(t, dir)
+		for name, want := range map[string]State{"rollout-cluster flows": want, "rollout-cluster new": Passed, "rollout-cluster fresh": Passed} {
+			if got := stateOfSpec(t, r, name); got.State != want {
+				t.Errorf("%s: %s is %s, want %s: %v\n%s", fault, name, got.State, want, got.Reasons, output)
+			}
+		}
+	}
+}
+
 // Slow connections turn the spec of new connections red, and those of other lanes of the run stay green.
 func TestLatencyTurnsTheSpecOfItsLaneRed(t *testing.T) {
 	dir, output, _ := suite(t, "restart-term:slow tcp-new", "-ginkgo.focus=^conformance a Service proxy restart-term ")
