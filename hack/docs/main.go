@@ -66,6 +66,7 @@ var tables = []part{
 	{"docs/museum.md", "museum", museumList},
 	{"docs/results/museum.md", "museum-results", museumTable},
 	{"docs/results/museum.md", "museum-kills", museumKills},
+	{"docs/results/museum-tried.md", "museum-tried", tableOf("museum-tried/*.json", compare.WriteRuns)},
 	{"docs/results/museum-subjects.md", "current-bugs", currentBugs},
 	{"docs/results/museum-subjects.md", "bug-versions", bugVersions},
 	{"docs/results/verified.md", "verified", verifiedTable},

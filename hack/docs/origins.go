@@ -20,6 +20,7 @@ var origins = []struct{ page, pattern string }{
 	{"docs/results/dataplanes.md", "dataplanes/*.json"},
 	{"docs/results/museum.md", "museum/*.json"},
 	{"docs/results/museum-subjects.md", "museum-subjects/*.json"},
+	{"docs/results/museum-tried.md", "museum-tried/*.json"},
 	{"docs/results/verified.md", "verified/*.json"},
 	{"docs/results/zero-loss.md", "zero-loss/*.json"},
 	{"docs/results/first-seed.md", "first-seed/*.json"},

@@ -33,6 +33,7 @@ var steps = []step{
 	{"upgrades", "hack/upgrades.sh", []string{"upgrades/*.json"}, 2 * time.Hour},
 	{"bench-proxier", "hack/bench-proxier.sh", []string{"bench/*.json"}, 90 * time.Minute},
 	{"verify-runs", "hack/verify.sh", []string{"verified/*.json"}, time.Hour},
+	{"museum-tried", "hack/museum-tried.sh", []string{"museum-tried/*.json"}, time.Hour},
 	{"kernels", "hack/kernels.sh", []string{"kernels/*.json"}, time.Hour},
 	{"results", "hack/results.sh", []string{"*.json", "picture/*.json"}, 40 * time.Minute},
 }

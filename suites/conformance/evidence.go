@@ -133,15 +133,15 @@ func (c *collector) collect(r *Run) (*Evidence, error) {
 		return nil, err
 	}
 	defer lock.Close()
+	if e, err := readEvidence(file, c.config.session); e != nil || err != nil {
+		return e, err
+	}
 	if c.config.live() { // the other processes of the suite wait too
 		one, err := cache.Acquire(c.ctx, filepath.Join(c.config.Out, RunsDir, "live.lock"), nil)
 		if err != nil {
 			return nil, err
 		}
 		defer one.Close()
-	}
-	if e, err := readEvidence(file, c.config.session); e != nil || err != nil {
-		return e, err
 	}
 	e, err := c.run(r)
 	if err != nil {
