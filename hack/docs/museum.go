@@ -110,7 +110,7 @@ func museumKills(top string) (string, error) {
 		measured++
 	}
 	if measured == 0 {
-		return "*Not measured yet*: no result of `make museum-kills` is committed. It takes five hours.\n", nil
+		return "*Not measured yet*: no result of `make museum-kills` is committed. It takes five to eight hours.\n", nil
 	}
 	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured.", found, measured)
 	if alone.Len() > 0 {

@@ -54,8 +54,10 @@ func readConformance(ctx context.Context, path string) (rows []Row, err error) {
 	}
 	for _, s := range r.Specs {
 		row := Row{Name: s.Name, Subject: r.Implementation.Subject, Verdict: string(s.State), HistorySha256: s.HistorySha256,
-			Kinds: kindsOf(s.Failures), KindsTold: len(s.Failures) > 0 || s.State == conformance.Passed && s.HasVerdict(),
 			Origin: Origin{Program: r.Program, Kernel: r.Site.Kernel, ControlPlane: r.Site.ControlPlane}}
+		if s.Failures != nil {
+			row.Kinds, row.KindsTold = kindsOf(*s.Failures), true
+		}
 		if i := slices.IndexFunc(r.Made, func(m conformance.RunMade) bool { return m.Run == s.Run }); i >= 0 {
 			row.Made = &r.Made[i].Made
 		}

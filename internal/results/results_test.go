@@ -477,39 +477,42 @@ func TestMuseumRowsTellTheirKinds(t *testing.T) {
 	}
 }
 
-// A repetition of a conformance spec must have the classes and causes of the kept one. Files of failed specs from older programs do not tell them.
+// A repetition of a conformance spec must have the classes and causes of the kept one, also where it passes. Older files do not tell them.
 func TestConformanceRowsTellTheirKinds(t *testing.T) {
-	row := func(class string) Row {
-		t.Helper()
-		spec := conformance.Catalog()[0]
-		for _, s := range conformance.Catalog() {
-			if s.Kind == conformance.Disruption {
-				spec = s
-			}
-		}
-		dir := t.TempDir()
-		result := conformance.Result{Name: spec.Name, Labels: spec.Labels(), State: conformance.Failed, Run: "runs/x"}
-		if class != "" {
-			result.Failures = []analysis.Failures{{Lane: "tcp-new", Class: class, Event: "proxy killed", Connections: 3}}
-		}
-		r := &conformance.Report{APIVersion: "hitless/v1", Kind: "ConformanceSuiteReport", SchemaVersion: conformance.ReportVersion, Specs: []conformance.Result{result}}
-		if err := conformance.Write(dir, r, nil, nil); err != nil {
-			t.Fatal(err)
-		}
-		rows, err := readConformance(t.Context(), filepath.Join(dir, conformance.File))
-		if err != nil || len(rows) != 1 {
-			t.Fatalf("%d rows, %v", len(rows), err)
-		}
-		return rows[0]
+	of := func(class string) *[]analysis.Failures {
+		return &[]analysis.Failures{{Lane: "tcp-new", Class: class, Event: "proxy killed", Connections: 3}}
 	}
 	s := Sampler{Program: "this"}
-	if why := s.differs(row("refused"), row("refused")); why != "" {
-		t.Errorf("the same: %s", why)
+	for name, c := range map[string]struct {
+		state       conformance.State
+		kept, again *[]analysis.Failures
+		differs     bool
+	}{
+		"the same":           {conformance.Failed, of("refused"), of("refused"), false},
+		"another class":      {conformance.Failed, of("refused"), of("reset"), true},
+		"excused failures":   {conformance.Passed, &[]analysis.Failures{}, of("refused"), true},
+		"none":               {conformance.Passed, &[]analysis.Failures{}, &[]analysis.Failures{}, false},
+		"an older red file":  {conformance.Failed, nil, of("reset"), false},
+		"an older green one": {conformance.Passed, nil, of("refused"), false},
+	} {
+		if why := s.differs(conformanceRow(t, c.state, c.kept), conformanceRow(t, c.state, c.again)); (why != "") != c.differs {
+			t.Errorf("%s: %q", name, why)
+		}
 	}
-	if s.differs(row("refused"), row("reset")) == "" {
-		t.Error("another class is accepted")
+}
+
+// conformanceRow is the row of a report with one spec.
+func conformanceRow(t *testing.T, state conformance.State, failures *[]analysis.Failures) Row {
+	t.Helper()
+	dir := t.TempDir()
+	r := &conformance.Report{APIVersion: "hitless/v1", Kind: "ConformanceSuiteReport", SchemaVersion: conformance.ReportVersion,
+		Specs: []conformance.Result{{Name: "restart-term new", State: state, Run: "runs/restart-term", Failures: failures}}}
+	if err := conformance.Write(dir, r, nil, nil); err != nil {
+		t.Fatal(err)
 	}
-	if why := s.differs(row(""), row("reset")); why != "" {
-		t.Errorf("an older file: %s", why)
+	rows, err := readConformance(t.Context(), filepath.Join(dir, conformance.File))
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%d rows, %v", len(rows), err)
 	}
+	return rows[0]
 }

@@ -53,7 +53,7 @@ func rowOf(r compare.Run, subject string) Row {
 
 func kindsOf(failures []analysis.Failures) (kinds []analysis.FailureKind) {
 	for _, f := range failures {
-		kinds = append(kinds, analysis.FailureKind{Lane: f.Lane, Class: f.Class, Event: f.Event})
+		kinds = append(kinds, f.Kind())
 	}
 	return kinds
 }

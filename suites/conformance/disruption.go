@@ -59,6 +59,9 @@ const flowsWord = "flows"
 // followWithin is the longest loss of a flow of datagrams whose pod has ended.
 const followWithin = 2 * time.Second
 
+// endingPods are the old pods of the rolling updates with specs of flows. Each of them can end while it serves the flow.
+const endingPods = 2
+
 // brief are settings of all runs: 10 s of traffic before and after the scenario.
 var brief = map[string]string{"baseline": "10s", "settle": "10s"}
 

@@ -223,9 +223,9 @@ func (e *Evidence) describe(dir string) {
 
 // outcome is the judgement of a spec.
 type outcome struct {
-	State    State               `json:"state"`
-	Reasons  []string            `json:"reasons,omitempty"`
-	Failures []analysis.Failures `json:"failures,omitempty"` // as in Result
+	State    State                `json:"state"`
+	Reasons  []string             `json:"reasons,omitempty"`
+	Failures *[]analysis.Failures `json:"failures,omitempty"` // as in Result
 }
 
 // judge judges a spec by the evidence of its run. An error means that the record cannot be read.
@@ -261,7 +261,8 @@ func (s Spec) judgeLanes(h *record.History) (outcome, error) {
 }
 
 // failures are those of the lanes that the spec judges.
-func (s Spec) failures(r *analysis.Report) (all []analysis.Failures) {
+func (s Spec) failures(r *analysis.Report) *[]analysis.Failures {
+	all := []analysis.Failures{}
 	judged := map[string]bool{}
 	for _, lane := range r.Lanes {
 		judged[lane.Name] = s.judges(lane.Protocol)
@@ -271,7 +272,7 @@ func (s Spec) failures(r *analysis.Report) (all []analysis.Failures) {
 			all = append(all, f)
 		}
 	}
-	return all
+	return &all
 }
 
 // judgeReport judges the lanes by the report of the run.
@@ -282,7 +283,7 @@ func (s Spec) judgeReport(h *record.History, r *analysis.Report) (outcome, error
 		if s.judges(lane.Protocol) {
 			attempts, opens = attempts+lane.Attempts, opens || lane.Slow != nil
 			if s.follows {
-				budget.Rules = append(budget.Rules, following(lane.Name))
+				budget.Rules = append(budget.Rules, following(lane.Name)...)
 			}
 		} else if lane.Dropped+lane.Delayed > 0 {
 			budget.Rules = append(budget.Rules, accepting(lane.Name))
@@ -322,10 +323,14 @@ func accepting(lane string) record.BudgetRule {
 	return record.BudgetRule{Selector: record.Selector{Lane: lane}, Limits: record.Limits{Dropped: &all, Delayed: &all}}
 }
 
-// following is a rule that accepts losses of a lane that last at most followWithin.
-func following(lane string) record.BudgetRule {
-	most := record.Length(followWithin)
-	return record.BudgetRule{Selector: record.Selector{Lane: lane}, Limits: record.Limits{LongestGap: &most}}
+// following are rules that accept losses of a lane that last at most followWithin, for each pod that a rolling update ends. Wrong answers are
+// never accepted.
+func following(lane string) (all []record.BudgetRule) {
+	none, gap, outage := 0, record.Length(followWithin), record.Length(endingPods*followWithin)
+	for _, class := range []record.Class{record.Misrouted, record.WrongAnswer} {
+		all = append(all, record.BudgetRule{Selector: record.Selector{Lane: lane, Class: class.String()}, Limits: record.Limits{Dropped: &none}})
+	}
+	return append(all, record.BudgetRule{Selector: record.Selector{Lane: lane}, Limits: record.Limits{LongestGap: &gap, Outage: &outage}})
 }
 
 func stateOf(v analysis.Verdict) State {

@@ -17,12 +17,12 @@ import (
 	"github.com/hitless/hitless/reports"
 )
 
-// pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts for a second; RUN:long LANE for one that
-// does for four; RUN:slow LANE for one that becomes
-// slow and loses none; RUN:removal for a proxy that removes rules of another program; RUN:unused for one that does not use a pod that became
-// ready, RUN:no pod for a run without such a pod, and RUN:no second pod for one with a restart without one; RUN:early for a run that ends early; RUN:dead for one that ends before its first
-// attempt, RUN:refused for an environment that cannot run, RUN:slow for a run that lasts until it is interrupted, and RUN:unserved for one
-// whose Service gets no address. The fault "real" is for real runs.
+// pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts for a second, and RUN:WORD LANE for one
+// with another of losses; RUN:slow LANE for one that becomes slow and loses none; RUN:removal for a proxy that removes rules of another program;
+// RUN:unused for one that does not use a pod that became ready, RUN:no pod for a run without such a pod, and RUN:no second pod for one with a
+// restart without one; RUN:early for a run that ends early; RUN:dead for one that ends before its first attempt, RUN:refused for an environment
+// that cannot run, RUN:slow for a run that lasts until it is interrupted, and RUN:unserved for one whose Service gets no address. The fault
+// "real" is for real runs.
 func pretend(t testing.TB, faults []string) func(context.Context, run.Options) (*run.Result, error) {
 	return func(ctx context.Context, o run.Options) (*run.Result, error) {
 		name := filepath.Base(o.Out)
@@ -65,6 +65,20 @@ func pretendUnserved(t testing.TB, o run.Options) (*run.Result, error) {
 	return &run.Result{Dir: o.Out, Report: report, HistorySha256: origin.HistorySha256, Command: origin.Command}, nil
 }
 
+// losses are those of faulty lanes.
+var losses = []struct {
+	fault string // before the name of the lane
+	lasts time.Duration
+	times int // 0 for once
+	class record.Class
+}{
+	{"", time.Second, 0, record.ConnectTimeout},
+	{"long ", 4 * time.Second, 0, record.ConnectTimeout},
+	{"endless ", time.Hour, 0, record.ConnectTimeout},
+	{"often ", time.Second, 6, record.ConnectTimeout},
+	{"misrouted ", time.Second, 0, record.Misrouted},
+}
+
 func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*run.Result, error) {
 	if o.Scenario == "routing" {
 		return pretendChecks(t, o, fails)
@@ -82,9 +96,11 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 	lab := made.Lab()
 	lab.Run.Scenario, lab.Run.Command = o.Scenario, "hitless run "+o.Scenario
 	for i, protocol := range protocols {
-		for fault, lasts := range map[string]time.Duration{protocol: time.Second, "long " + protocol: 4 * time.Second} {
-			if from := recordtest.ScenarioAt + 4*time.Second; fails(fault) {
-				lab.Faults = append(lab.Faults, recordtest.Fault{Lane: uint16(10 + i), From: from, To: from + lasts, Class: record.ConnectTimeout})
+		for _, loss := range losses {
+			for n := range max(1, loss.times) {
+				if from := recordtest.ScenarioAt + 4*time.Second + time.Duration(n)*2*loss.lasts; fails(loss.fault + protocol) {
+					lab.Faults = append(lab.Faults, recordtest.Fault{Lane: uint16(10 + i), From: from, To: from + loss.lasts, Class: loss.class})
+				}
 			}
 		}
 	}

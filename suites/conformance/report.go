@@ -122,10 +122,11 @@ type Result struct {
 	State   State    `yaml:"state" json:"state"`
 	Reasons []string `yaml:"reasons" json:"reasons"`
 	Run     string   `yaml:"run" json:"run"` // folder of the run; empty if it did not run
-	// Failures are those of the lanes that the spec judges. Checks of routing and costs have none.
-	Failures      []analysis.Failures `yaml:"failures,omitempty" json:"failures,omitempty"`
-	HistorySha256 string              `yaml:"historySha256" json:"historySha256"`
-	Repeat        string              `yaml:"repeat" json:"repeat"` // the command that repeats the run
+	// Failures are those of the lanes that the spec judges, also excused ones. It is nil for checks of routing and costs, for runs without a
+	// record, and in reports of older versions.
+	Failures      *[]analysis.Failures `yaml:"failures,omitempty" json:"failures,omitempty"`
+	HistorySha256 string               `yaml:"historySha256" json:"historySha256"`
+	Repeat        string               `yaml:"repeat" json:"repeat"` // the command that repeats the run
 }
 
 // HasVerdict reports whether the run of the spec gets a verdict, and with it a seal. Checks of routing and costs only have a record.

@@ -47,7 +47,11 @@ func (m Measurement) Run(ctx context.Context) (*Table, error) {
 	if err := m.measureAll(ctx, t, rows(m.Mutants)); err != nil {
 		return t, err
 	}
-	return t, m.measureAll(ctx, t, t.twins(m.Mutants))
+	twins := t.twins(m.Mutants)
+	if len(twins) > 0 {
+		m.Log("twins, where their mutants failed:")
+	}
+	return t, m.measureAll(ctx, t, twins)
 }
 
 // measureAll measures what the table lacks of rows.

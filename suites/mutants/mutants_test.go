@@ -187,6 +187,11 @@ func TestInvalidRowsAreMeasuredAgain(t *testing.T) {
 	if _, err := m.Run(t.Context()); err != nil || !slices.Equal(l.calls, []string{"ignore-affinity"}) {
 		t.Errorf("measured again: %v, %v", l.calls, err)
 	}
+	m.Mutants = []Mutant{{Name: "old", Subject: "old", Twin: "new", Features: []string{"affinity"}}}
+	l.fails, l.upset = map[string][]string{"old": {"ipv4 affinity"}}, map[string][]string{"new": {"ipv4 affinity"}}
+	if table, err = m.Run(t.Context()); err != nil || table.StateOf(m.Mutants[0]) != NotMeasured {
+		t.Errorf("the mutant whose twin is invalid is %s: %v", table.StateOf(m.Mutants[0]), err)
+	}
 }
 
 // A defect of the proxier without a fault concerns its own mutants. Those of another proxy are measured all the same.

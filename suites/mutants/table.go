@@ -157,7 +157,7 @@ func (t *Table) StateOf(m Mutant) State {
 		if !measured || len(c.Invalid) > 0 {
 			return NotMeasured
 		}
-		if twin, too := t.Cell(m.twin(), run); len(c.Failed) > 0 && (!too || twin.Program != c.Program) {
+		if twin, too := t.Cell(m.twin(), run); len(c.Failed) > 0 && (!too || twin.Program != c.Program || len(twin.Invalid) > 0) {
 			return NotMeasured // by its twin
 		}
 	}
