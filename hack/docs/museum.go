@@ -37,7 +37,7 @@ func museumList(string) (string, error) {
 			}
 			fmt.Fprintf(&text, "- %s: %s\n", f.Name, value)
 		}
-		if steps, err := e.Text(); err == nil {
+		if steps := e.Excerpt(); steps != "" {
 			text.WriteString("\n```\n" + steps + "```\n")
 		}
 		if picture, has := e.Picture(); has {

@@ -29,6 +29,7 @@ import (
 
 const (
 	pictures = "scenarios/museum/pictures"
+	recorded = "scenarios/museum/recorded"
 	folders  = "out/results/museum"
 	atOnce   = 2
 )

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,7 +91,7 @@ func (t task) run(ctx context.Context) (b run.BugResult, err error) {
 		b.Made, err = record.MadeIn(os.DirFS(out))
 	}
 	if err == nil && t.kind == bad && b.Answer == museum.Seen && t.seed == 1 && os.Getenv("PICTURES") != "" {
-		err = draw(ctx, t.entry.ID, out)
+		err = draw(ctx, t.entry, out)
 	}
 	return b, err
 }
@@ -117,13 +118,20 @@ func answer(ctx context.Context, args ...string) (b run.BugResult, err error) {
 	return b, err
 }
 
-// draw writes the picture of a run with the bug.
-func draw(ctx context.Context, id, dir string) error {
+// draw writes the picture of a run with the bug, and its timeline if the entry has none of its own.
+func draw(ctx context.Context, e museum.Entry, dir string) error {
 	picture, err := exec.CommandContext(ctx, "bin/hitless", "report", "--format", "lanes", dir).Output()
 	if err != nil {
 		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 { // 1 is the verdict of the run
 			return fmt.Errorf("drawing %s: %w", dir, err)
 		}
 	}
-	return os.WriteFile(filepath.Join(pictures, id+".txt"), picture, 0o644)
+	if err := os.WriteFile(filepath.Join(pictures, e.ID+".txt"), picture, 0o644); err != nil {
+		return err
+	}
+	steps, err := fs.ReadFile(os.DirFS(filepath.Join(dir, record.HistoryDir)), record.TimelineFile)
+	if err != nil || len(steps) == 0 || e.Timeline != nil { // runs of some scenarios write none
+		return err
+	}
+	return os.WriteFile(filepath.Join(recorded, e.ID+".timeline"), steps, 0o644)
 }

@@ -376,6 +376,41 @@ func TestSkippedRunsOfMutantsMissNothing(t *testing.T) {
 	}
 }
 
+// olderResults are committed files that do not tell all facts of what made them, of versions before these were recorded. `make evidence` and
+// `make nightly` make them anew. No other file may lack a fact.
+var olderResults = []string{
+	"bench", "conformance/cilium-1.15.19", "conformance/cilium-1.20.2", "dataplanes", "disruptions", "kernels", "minors",
+	"museum/k8s-139628.json", "museum/k8s-141371.json", "museum/k8s-42473.json", "museum/k8s-50977.json", "picture",
+	"restart.json", "rollout.json", "suites", "upgrades", "upstream-rolling-update", "zero-loss",
+}
+
+// Each committed file tells what made it.
+func TestTheCommittedResultsLackNothing(t *testing.T) {
+	lacking := map[string]bool{}
+	for _, r := range check(t, "../../docs/results").Rows {
+		older, is := olderPart(r.File)
+		if facts := r.Lacks(); len(facts) > 0 && !is {
+			t.Errorf("%s, %s does not tell %q", r.File, r.Name, facts)
+		} else if len(facts) > 0 {
+			lacking[older] = true
+		}
+	}
+	for _, part := range olderResults {
+		if !lacking[part] {
+			t.Errorf("%s lacks nothing any more: remove it from olderResults", part)
+		}
+	}
+}
+
+// olderPart is the part of olderResults that a file belongs to.
+func olderPart(file string) (part string, is bool) {
+	i := slices.IndexFunc(olderResults, func(part string) bool { return file == part || strings.HasPrefix(file, part+"/") })
+	if i < 0 {
+		return "", false
+	}
+	return olderResults[i], true
+}
+
 // Every committed file is read, and every one of its rows has a subject or a name.
 func TestTheCommittedResultsAreRead(t *testing.T) {
 	c := check(t, "../../docs/results")

@@ -80,13 +80,18 @@ func Bisect(ctx context.Context, o Options, e museum.Entry, versions []string, d
 		}
 		a.Runs = append(a.Runs, b)
 		done(b)
-		if b.Answer == museum.CannotTell {
-			return false, &InvalidError{Reason: fmt.Sprintf("%s in %s: cannot tell: %s", e.ID, b.Subject, strings.Join(b.Reasons, "; "))}
-		}
-		return b.Answer == museum.Seen, nil
+		return shows(b)
 	}
 	err = a.search(versions, bad.Version, see)
 	return a, err
+}
+
+// shows reports whether a run shows the bug. A run that tells neither is an InvalidError: the version would count as one without the bug.
+func shows(b BugResult) (bool, error) {
+	if b.Answer == museum.Seen || b.Answer == museum.NotSeen {
+		return b.Answer == museum.Seen, nil
+	}
+	return false, &InvalidError{Reason: fmt.Sprintf("%s in %s: %s: %s", b.ID, b.Subject, b.Answer, strings.Join(b.Reasons, "; "))}
 }
 
 // specOf is the subject with another version.

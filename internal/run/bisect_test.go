@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/mod/semver"
+
+	"github.com/hitless/hitless/scenarios/museum"
 )
 
 func TestBisect(t *testing.T) {
@@ -57,5 +59,19 @@ func TestBisectSearchesEachBranch(t *testing.T) {
 	}
 	if a.First != "v1.10.3" || a.Last != "v1.13.0" || a.Before != "v1.10.1" || a.After != "v1.13.1" || len(a.Branches) != 5 {
 		t.Errorf("%+v", a)
+	}
+}
+
+// A run that tells nothing, or to which the bug does not apply, is no version without the bug.
+func TestOnlyAnswersCountAsVersions(t *testing.T) {
+	for answer, want := range map[museum.Answer]bool{museum.Seen: true, museum.NotSeen: false} {
+		if got, err := shows(BugResult{Answer: answer}); err != nil || got != want {
+			t.Errorf("%s: %v, %v", answer, got, err)
+		}
+	}
+	for _, answer := range []museum.Answer{museum.CannotTell, museum.DoesNotApply} {
+		if _, err := shows(BugResult{Answer: answer}); !errors.As(err, new(*InvalidError)) {
+			t.Errorf("%s: %v", answer, err)
+		}
 	}
 }

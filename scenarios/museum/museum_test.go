@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -33,6 +35,38 @@ func TestEntries(t *testing.T) {
 	}
 	if _, err := Find("k8s-8564"); err == nil || !strings.Contains(err.Error(), "did you mean k8s-85643?") {
 		t.Errorf("an unknown bug gave %v", err)
+	}
+}
+
+// Runs of these scenarios write no timeline.
+var withoutTimeline = []string{"drain", "interference"}
+
+// A newcomer learns a bug from ten lines, its steps and a picture.
+func TestEachEntryIsExplained(t *testing.T) {
+	for _, e := range All() {
+		if n := len(e.Facts()); n == 0 || n > 10 {
+			t.Errorf("%s has %d facts", e.ID, n)
+		}
+		if picture, has := e.Picture(); !has || !strings.Contains(picture, "dropped") && !strings.Contains(picture, "connections failed") {
+			t.Errorf("%s has no picture: %q", e.ID, picture)
+		}
+		text, err := e.Text()
+		if slices.Contains(withoutTimeline, e.Scenario) {
+			if err == nil {
+				t.Errorf("%s has a timeline, although runs of %s write none", e.ID, e.Scenario)
+			}
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if parsed, err := timeline.Parse(e.ID, []byte(text)); err != nil || len(parsed.Steps) < 2 {
+			t.Errorf("%s: %v", e.ID, err)
+		}
+		if lines := strings.Count(e.Excerpt(), "\n"); e.Timeline == nil && lines > excerptLines+1 || lines < 3 {
+			t.Errorf("the excerpt of %s has %d lines", e.ID, lines)
+		}
 	}
 }
 

@@ -83,9 +83,8 @@ func (e Entry) Write(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	text, _ := e.Text()
 	picture, _ := e.Picture()
-	for _, part := range []string{text, picture} {
+	for _, part := range []string{e.Excerpt(), picture} {
 		if part != "" {
 			if _, err := fmt.Fprintf(out, "\n%s", part); err != nil {
 				return err

@@ -42,7 +42,7 @@ func staleFlows() []Entry {
 			Affected: "kube-proxy up to v1.20.4 in mode iptables", Fixed: "v1.20.5, v1.21.0 (#98305)", Modes: []string{iptables}, Look: look,
 			Bad: Specimen{Subject: "kube-proxy@v1.19.16/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.20.10/iptables"},
 			Scenario: "recreate", Set: map[string]string{"lanes": "tcp-new,udp-sticky", "target": "nodePort", "settle": "75s"},
-			Signature: lost(atSteps("delete the Service"), "deletions of the Service"),
+			Signature: lost(atBegins("create it again"), "creations of the Service"),
 		},
 		{
 			ID: "k8s-59368", Title: "a UDP flow to the load balancer's address stays with a pod that a rollout has ended",

@@ -3,6 +3,7 @@ package museum
 import (
 	"embed"
 	"fmt"
+	"strings"
 
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/timeline"
@@ -31,13 +32,36 @@ func withTimeline(e Entry) Entry {
 	return e
 }
 
-// Text returns the timeline of an entry as it stands in its file. The error is that of an entry with another scenario.
+// recorded has the timeline that the run of the picture wrote, of each entry whose trigger is a scenario: recorded/ID.timeline. hack/museum
+// writes them.
+//
+//go:embed recorded
+var recorded embed.FS
+
+// Text returns the timeline of an entry: its own one, or that of a run with the bug. The error is that of a scenario whose runs write none.
 func (e Entry) Text() (string, error) {
-	text, err := timelines.ReadFile("timelines/" + e.ID + ".timeline")
-	if err != nil {
-		return "", fmt.Errorf("%s has no timeline: its trigger is the scenario %s", e.ID, e.Scenario)
+	for _, file := range []struct {
+		in   embed.FS
+		name string
+	}{{timelines, "timelines"}, {recorded, "recorded"}} {
+		if text, err := file.in.ReadFile(file.name + "/" + e.ID + ".timeline"); err == nil {
+			return string(text), nil
+		}
 	}
-	return string(text), nil
+	return "", fmt.Errorf("%s has no timeline: its trigger is the scenario %s, whose runs write none", e.ID, e.Scenario)
+}
+
+// excerptLines are the most lines of an excerpt.
+const excerptLines = 24
+
+// Excerpt returns the begin of the timeline for readers, and how many lines more there are. It is empty if there is no timeline.
+func (e Entry) Excerpt() string {
+	text, _ := e.Text()
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
+	if len(lines) <= excerptLines || e.Timeline != nil {
+		return text
+	}
+	return fmt.Sprintf("%s# %d lines more: hitless museum show %s --timeline\n", strings.Join(lines[:excerptLines], ""), len(lines)-excerptLines, e.ID)
 }
 
 // pictures has the lanes of a run with the bug, drawn as text, of each entry that hack/museum has run: pictures/ID.txt.
