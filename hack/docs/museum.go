@@ -97,6 +97,7 @@ func museumKills(top string) (string, error) {
 	var text, alone strings.Builder
 	text.WriteString("| bug | with it | without it | specs that fail with the bug only |\n|---|---|---|---|\n")
 	measured, found := 0, 0
+	var only []string // bugs that no spec finds
 	for _, k := range bugs.Kills(museum.All()) {
 		switch red := t.Kills(k.Mutant); {
 		case t.StateOf(k.Mutant) == mutants.NotMeasured:
@@ -106,6 +107,7 @@ func museumKills(top string) (string, error) {
 			found++
 		default:
 			fmt.Fprintf(&alone, "- %s: %s\n", k.ID, k.Title)
+			only = append(only, k.ID)
 		}
 		measured++
 	}
@@ -114,7 +116,12 @@ func museumKills(top string) (string, error) {
 	}
 	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured.", found, measured)
 	if alone.Len() > 0 {
-		text.WriteString(" Only their own entries find these:\n\n" + alone.String())
+		text.WriteString(" Only their own entries find these:\n\n" + alone.String() + "\nThese specs would find them:\n\n| spec | bugs |\n|---|---|\n")
+		for _, w := range bugs.Wanted {
+			if ids := slices.DeleteFunc(slices.Clone(w.Bugs), func(id string) bool { return !slices.Contains(only, id) }); len(ids) > 0 {
+				fmt.Fprintf(&text, "| %s | %s |\n", w.Spec, strings.Join(ids, ", "))
+			}
+		}
 	} else {
 		text.WriteString("\n")
 	}

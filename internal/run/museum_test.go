@@ -1,6 +1,7 @@
 package run
 
 import (
+	"encoding/xml"
 	"maps"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/museum"
 )
@@ -155,6 +157,42 @@ func TestAResultHasTheSettingsOfItsCall(t *testing.T) {
 		o := Options{LabOptions: site.LabOptions{Subject: "kube-proxy@v1.37.1/nftables"}, Out: t.TempDir(), Set: given}
 		if b, err := Museum(t.Context(), o, e); err != nil || !maps.Equal(b.Set, given) {
 			t.Errorf("a call with %v: %v, %v", given, b.Set, err)
+		}
+	}
+}
+
+// Each answer has its own outcome in JUnit: a bug that is seen fails, and only one that is not seen passes.
+func TestAnswersHaveOutcomesInJUnit(t *testing.T) {
+	dir := t.TempDir()
+	answers := map[museum.Answer]string{museum.Seen: "failure", museum.NotSeen: "", museum.CannotTell: "error", museum.DoesNotApply: "skipped"}
+	var found []BugResult
+	for answer := range answers {
+		found = append(found, BugResult{ID: string(answer), Answer: answer, Reasons: []string{"the reason"}})
+	}
+	if err := WriteBugs(dir, found); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(filepath.Join(dir, reports.JUnitFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var suites struct {
+		Cases []struct {
+			Name    string    `xml:"name,attr"`
+			Failure *struct{} `xml:"failure"`
+			Error   *struct{} `xml:"error"`
+			Skipped *struct{} `xml:"skipped"`
+		} `xml:"testsuite>testcase"`
+	}
+	if err := xml.NewDecoder(file).Decode(&suites); err != nil || len(suites.Cases) != len(answers) {
+		t.Fatalf("%d cases, %v", len(suites.Cases), err)
+	}
+	for _, c := range suites.Cases {
+		id, _, _ := strings.Cut(c.Name, ":")
+		want := answers[museum.Answer(id)]
+		if (c.Failure != nil) != (want == "failure") || (c.Error != nil) != (want == "error") || (c.Skipped != nil) != (want == "skipped") {
+			t.Errorf("%s: %+v, want %q", id, c, want)
 		}
 	}
 }

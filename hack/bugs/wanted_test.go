@@ -1,0 +1,34 @@
+package bugs
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/hitless/hitless/scenarios/museum"
+	"github.com/hitless/hitless/suites/mutants"
+)
+
+// Each bug that no spec finds has a spec that would find it, and no spec that three bugs call for is missing.
+func TestBugsThatNoSpecFindsNameOne(t *testing.T) {
+	wanted := map[string]bool{}
+	for _, w := range Wanted {
+		if w.Spec == "" || len(w.Bugs) == 0 || len(w.Bugs) >= 3 {
+			t.Errorf("the spec %q would find %d bugs: from three on it is to be built", w.Spec, len(w.Bugs))
+		}
+		for _, id := range w.Bugs {
+			if _, err := museum.Find(id); err != nil || wanted[id] {
+				t.Errorf("%s stands there twice, or is no bug: %v", id, err)
+			}
+			wanted[id] = true
+		}
+	}
+	table, err := mutants.Read(filepath.Join("../..", KillsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range Kills(museum.All()) {
+		if table.StateOf(k.Mutant) == mutants.Survived && len(table.Kills(k.Mutant)) == 0 && !wanted[k.ID] {
+			t.Errorf("no spec finds %s, and Wanted names none that would", k.ID)
+		}
+	}
+}
