@@ -69,13 +69,13 @@ func TestThePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range steps {
-		if j, err := s.planned(t.Context(), sum); err != nil || j.missing == 0 {
+		if j, err := s.planned(t.Context(), ".", sum); err != nil || j.missing == 0 {
 			t.Errorf("%s has not ended, and is not planned: %v", s.name, err)
 		}
 		if err := os.WriteFile(s.mark(sum), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if j, err := s.planned(t.Context(), sum); err != nil || j.missing > 0 {
+		if j, err := s.planned(t.Context(), ".", sum); err != nil || j.missing > 0 {
 			t.Errorf("%s has ended, and is planned: %v", s.name, err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestScriptsRunBesideEachOther(t *testing.T) {
 		t.Errorf("failed %v, ran %v", failed, ran)
 	}
 	for name, want := range map[string]int{"a": 0, "b": 1} {
-		if j, err := (step{name: name}).planned(t.Context(), sum); err != nil || j.missing != want {
+		if j, err := (step{name: name}).planned(t.Context(), ".", sum); err != nil || j.missing != want {
 			t.Errorf("%d runs of %s are planned (%v), want %d", j.missing, name, err, want)
 		}
 	}
@@ -142,5 +142,53 @@ func TestScriptsRunBesideEachOther(t *testing.T) {
 	}}
 	if one.all(ctx, work); len(ran) != 1 {
 		t.Errorf("after an interrupt %v ran", ran)
+	}
+}
+
+// Merged shards are what one machine would have made. A step that is missing, was made twice, or is of another program is an error, and copies nothing.
+func TestMergedShards(t *testing.T) {
+	const sum = "000000000000"
+	all := []step{{name: "a", patterns: []string{"a/*.lanes.txt"}}, {name: "b", patterns: []string{"b.lanes.txt"}}}
+	tree := func(program string, made ...step) string {
+		top := t.TempDir()
+		for _, s := range made {
+			for _, file := range []string{filepath.Join(resultsDir, strings.ReplaceAll(s.patterns[0], "*", "one")), s.mark(program)} {
+				if err := errors.Join(os.MkdirAll(filepath.Join(top, filepath.Dir(file)), 0o755), os.WriteFile(filepath.Join(top, file), []byte("a drawing has no rows"), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return top
+	}
+	one, other, both := tree(sum, all[0]), tree(sum, all[1]), tree(sum, all...)
+	foreign := tree("111111111111", all[1])
+	for name, c := range map[string]struct {
+		trees []string
+		wants []string // in the error
+	}{
+		"two shards":     {[]string{one, other}, nil},
+		"one machine":    {[]string{both}, nil},
+		"missing":        {[]string{one}, []string{"b is missing"}},
+		"twice":          {[]string{one, both}, []string{"a was made twice"}},
+		"other programs": {[]string{one, foreign}, []string{"b is missing", foreign + " has nothing of the program"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			err := merge(t.Context(), all, c.trees, sum)
+			for _, want := range c.wants {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+			}
+			made, _ := os.ReadDir(".")
+			if (err != nil) != (len(c.wants) > 0) || (len(made) > 0) != (err == nil) {
+				t.Fatalf("%v; made %v", err, made)
+			}
+			for _, s := range all {
+				if j, planErr := s.planned(t.Context(), ".", sum); planErr != nil || (j.missing == 0) != (err == nil) {
+					t.Errorf("%s has %d files to be made: %v", s.name, j.missing, planErr)
+				}
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 // Command evidence makes all committed results anew with bin/hitless, by the scripts of the make targets, without the museum and the kill score.
 // Results of this program are not made again, so that a call after an interrupt continues. Two scripts run at a time, each on its half of the
-// CPUs. It ends with what changed since the call began first, in words. Exit codes: 0 all was made, 1 a script failed, 2 wrong usage.
+// CPUs. It ends with what changed since the call began first, in words. With -merge it copies the results of shards, which were made in other
+// trees. Exit codes: 0 all was made, 1 a script failed, 2 wrong usage.
 package main
 
 import (
@@ -32,6 +33,7 @@ const (
 func main() {
 	part := flag.String("shard", "", "only part `I/N` of the scripts, such as 1/2")
 	plan := flag.Bool("plan", false, "print the plan and stop")
+	trees := flag.String("merge", "", "instead of making results, copy those of shards from these `TREES`, separated by commas")
 	flag.Parse()
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup; without a terminal the scripts would go on alone
@@ -47,10 +49,33 @@ func main() {
 		fmt.Fprintln(os.Stderr, "evidence:", err)
 		os.Exit(2)
 	}
-	if err := evidence(ctx, s, *plan); err != nil {
+	make := func() error { return evidence(ctx, s, *plan) }
+	if *trees != "" {
+		make = func() error { return merged(ctx, strings.Split(*trees, ",")) }
+	}
+	if err := make(); err != nil {
 		fmt.Fprintln(os.Stderr, "evidence:", err)
 		os.Exit(1)
 	}
+}
+
+// merged copies what shards made, and says what changed.
+func merged(ctx context.Context, trees []string) error {
+	sum, err := cache.Sha256(ctx, program)
+	if err != nil {
+		return fmt.Errorf("%w; `make build` builds it", err)
+	}
+	before := filepath.Join(stateDir, "before")
+	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		return err
+	}
+	if err := keepResults(before); err != nil {
+		return fmt.Errorf("keeping the results of before: %w", err)
+	}
+	if err := merge(ctx, steps, trees, sum); err != nil {
+		return errors.Join(err, os.RemoveAll(before))
+	}
+	return errors.Join(tellChanges(ctx, before, sum), os.RemoveAll(before))
 }
 
 // evidence makes what is missing, and says what changed.

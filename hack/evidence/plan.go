@@ -51,7 +51,7 @@ func planned(ctx context.Context, all []step, part shard.Shard, sum string) (wor
 		if !part.Has(i) {
 			continue
 		}
-		j, err := s.planned(ctx, sum)
+		j, err := s.planned(ctx, ".", sum)
 		if err != nil {
 			return nil, err
 		}
@@ -63,31 +63,42 @@ func planned(ctx context.Context, all []step, part shard.Shard, sum string) (wor
 	return work, nil
 }
 
-func (s step) planned(ctx context.Context, sum string) (job, error) {
+// planned says what is left of the step in a tree.
+func (s step) planned(ctx context.Context, top, sum string) (job, error) {
 	j := job{step: s}
-	for _, pattern := range s.patterns {
-		files, err := filepath.Glob(filepath.Join(resultsDir, pattern))
+	files, err := s.results(top)
+	if err != nil {
+		return j, err
+	}
+	for _, file := range files {
+		checked, err := results.Check(ctx, file, sum)
 		if err != nil {
 			return j, err
 		}
-		for _, file := range files {
-			checked, err := results.Check(ctx, file, sum)
-			if err != nil {
-				return j, err
-			}
-			j.files++
-			if !checked.OK() {
-				j.missing++
-			}
+		j.files++
+		if !checked.OK() {
+			j.missing++
 		}
 	}
 	// A script that has not ended well with this program may have more rows than files. It skips those that are made.
 	j.files = max(j.files, 1)
-	if _, err := os.Stat(s.mark(sum)); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(top, s.mark(sum))); errors.Is(err, os.ErrNotExist) {
 		j.missing = max(j.missing, 1)
 	}
 	j.left = s.usual * time.Duration(j.missing) / time.Duration(j.files)
 	return j, nil
+}
+
+// results are the files of the step in a tree.
+func (s step) results(top string) (files []string, err error) {
+	for _, pattern := range s.patterns {
+		found, err := filepath.Glob(filepath.Join(top, resultsDir, pattern))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	return files, nil
 }
 
 // mark is the file that says that a step has ended well with a program. A script that changes has other rows.
