@@ -87,6 +87,9 @@ func (t task) run(ctx context.Context) (b run.BugResult, err error) {
 	} else {
 		b, err = t.runAnew(ctx, out)
 	}
+	if err == nil && b.Answer == museum.CannotTell && b.ProgramSha256 == "" {
+		return b, fmt.Errorf("the run has no record, and its answer is not kept: %s", strings.Join(b.Reasons, "; "))
+	}
 	if err == nil && b.Answer != museum.DoesNotApply {
 		b.Made, err = record.MadeIn(os.DirFS(out))
 	}
