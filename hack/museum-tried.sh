@@ -16,7 +16,7 @@ proxy() { printf -- '--subject kube-proxy@%s ' "$@"; }
   row k8s-99162 rollout --set target=nodePort --set reuse=10s --set trafficPolicy=Cluster --set replicas=2 --rate 50 --runs 2 $(proxy v1.20.15/ipvs v1.37.1/ipvs)
   row k8s-109286 upgrade --set to=kube-proxy@v1.25.16/iptables --set cleanup=on --set roll=on --set replicas=2 --rate 20 --runs 1 $(proxy v1.24.17/ipvs v1.25.16/ipvs)
   row k8s-121362 churn --set for=10m --rate 10 --runs 2 $(proxy v1.27.2/iptables v1.27.16/iptables)
-  row k8s-126532 drain --set what=reboot --set off=20s --set target=externalIP --set lanes=tcp-new,udp-sticky --rate 50 --runs 2 $(proxy v1.31.0/iptables v1.31.14/iptables)
+  row k8s-126532 drain --set what=reboot --set off=20s --set lanes=tcp-new,udp-sticky --rate 50 --runs 2 $(proxy v1.31.0/iptables v1.31.14/iptables)
   row k8s-133773 upgrade --set to=itself --set cleanup=on --set others=1000 --set client=node --set target=clusterIP --rate 50 --runs 1 $(proxy v1.37.1/ipvs v1.37.1/nftables)
   row k8s-135323 rollout --set lanes=tcp-new,udp-fresh --set rollouts=1 --rate 300 --runs 1 $(proxy v1.35.4/iptables v1.36.0/iptables)
   row k8s-138927 rollout --set others=3000 --set rollouts=1 --rate 20 --runs 1 $(proxy v1.36.3/ipvs v1.37.1/ipvs)

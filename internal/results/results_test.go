@@ -380,7 +380,7 @@ func TestSkippedRunsOfMutantsMissNothing(t *testing.T) {
 // `make nightly` make them anew. No other file may lack a fact.
 var olderResults = []string{
 	"bench", "conformance/cilium-1.15.19", "conformance/cilium-1.20.2", "dataplanes", "disruptions", "kernels", "minors",
-	"museum/k8s-139628.json", "museum/k8s-141371.json", "museum/k8s-42473.json", "museum/k8s-50977.json", "picture",
+	"picture",
 	"restart.json", "rollout.json", "suites", "upgrades", "upstream-rolling-update", "zero-loss",
 }
 
