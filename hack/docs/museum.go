@@ -97,7 +97,7 @@ func museumKills(top string) (string, error) {
 	var text, alone strings.Builder
 	text.WriteString("| bug | with it | without it | specs that fail with the bug only |\n|---|---|---|---|\n")
 	measured, found := 0, 0
-	var only []string // bugs that no spec finds
+	var only []string // ids of bugs that no spec finds
 	for _, k := range bugs.Kills(museum.All()) {
 		switch red := t.Kills(k.Mutant); {
 		case t.StateOf(k.Mutant) == mutants.NotMeasured:
@@ -115,7 +115,7 @@ func museumKills(top string) (string, error) {
 		return "*Not measured yet*: no result of `make museum-kills` is committed. It takes five to eight hours.\n", nil
 	}
 	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured.", found, measured)
-	if alone.Len() > 0 {
+	if len(only) > 0 {
 		text.WriteString(" Only their own entries find these:\n\n" + alone.String() + "\nThese specs would find them:\n\n| spec | bugs |\n|---|---|\n")
 		for _, w := range bugs.Wanted {
 			if ids := slices.DeleteFunc(slices.Clone(w.Bugs), func(id string) bool { return !slices.Contains(only, id) }); len(ids) > 0 {

@@ -65,12 +65,9 @@ func merged(ctx context.Context, trees []string) error {
 	if err != nil {
 		return fmt.Errorf("%w; `make build` builds it", err)
 	}
-	before := filepath.Join(stateDir, "before")
-	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+	before, err := keepResults()
+	if err != nil {
 		return err
-	}
-	if err := keepResults(before); err != nil {
-		return fmt.Errorf("keeping the results of before: %w", err)
 	}
 	if err := merge(ctx, steps, trees, sum); err != nil {
 		return errors.Join(err, os.RemoveAll(before))
@@ -92,12 +89,9 @@ func evidence(ctx context.Context, part shard.Shard, planOnly bool) error {
 	if planOnly || len(work) == 0 {
 		return nil
 	}
-	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+	before, err := keepResults()
+	if err != nil {
 		return err
-	}
-	before := filepath.Join(stateDir, "before")
-	if err := keepResults(before); err != nil {
-		return fmt.Errorf("keeping the results of before: %w", err)
 	}
 	s := scripts{sum: sum, halves: halves(runtime.NumCPU()), log: func(line string) { fmt.Println(line) }, now: time.Now, run: runScript}
 	failed := s.all(ctx, work)
@@ -113,8 +107,17 @@ func evidence(ctx context.Context, part shard.Shard, planOnly bool) error {
 	return os.RemoveAll(before)
 }
 
-// keepResults copies the results, unless an earlier call that did not end well has done so.
-func keepResults(to string) error {
+// keepResults copies the results to a folder, and returns it.
+func keepResults() (before string, err error) {
+	before = filepath.Join(stateDir, "before")
+	if err := errors.Join(os.MkdirAll(stateDir, 0o755), copyResults(before)); err != nil {
+		return "", fmt.Errorf("keeping the results of before: %w", err)
+	}
+	return before, nil
+}
+
+// copyResults copies the results, unless an earlier call that did not end well has done so.
+func copyResults(to string) error {
 	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

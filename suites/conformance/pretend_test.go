@@ -69,14 +69,14 @@ func pretendUnserved(t testing.TB, o run.Options) (*run.Result, error) {
 var losses = []struct {
 	fault string // before the name of the lane
 	lasts time.Duration
-	times int // 0 for once
+	times int
 	class record.Class
 }{
-	{"", time.Second, 0, record.ConnectTimeout},
-	{"long ", 4 * time.Second, 0, record.ConnectTimeout},
-	{"endless ", time.Hour, 0, record.ConnectTimeout},
+	{"", time.Second, 1, record.ConnectTimeout},
+	{"long ", 4 * time.Second, 1, record.ConnectTimeout},
+	{"endless ", time.Hour, 1, record.ConnectTimeout},
 	{"often ", time.Second, 6, record.ConnectTimeout},
-	{"misrouted ", time.Second, 0, record.Misrouted},
+	{"misrouted ", time.Second, 1, record.Misrouted},
 }
 
 func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*run.Result, error) {
@@ -97,7 +97,7 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 	lab.Run.Scenario, lab.Run.Command = o.Scenario, "hitless run "+o.Scenario
 	for i, protocol := range protocols {
 		for _, loss := range losses {
-			for n := range max(1, loss.times) {
+			for n := range loss.times {
 				if from := recordtest.ScenarioAt + 4*time.Second + time.Duration(n)*2*loss.lasts; fails(loss.fault + protocol) {
 					lab.Faults = append(lab.Faults, recordtest.Fault{Lane: uint16(10 + i), From: from, To: from + loss.lasts, Class: loss.class})
 				}
