@@ -104,8 +104,8 @@ func (s *settings) flags(c *cobra.Command) {
 	f.BoolVar(&s.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
 	f.BoolVar(&s.fallback, "terminating-fallback", true, "if no endpoint is ready, use serving terminating endpoints (KEP-1669); kube-proxy before 1.26 did not")
 	f.DurationVar(&s.minSync, "ipvs-min-sync-period", 0, "minimum time between two passes over changes; 0 for none")
-	f.DurationVar(&s.sync, "ipvs-sync-period", 30*time.Second, "maximum time until a retry after a failure; a change that is pending for twice as long makes /healthz fail")
-	f.DurationVar(&s.reconcile, "reconcile-period", 15*time.Minute, "time between full passes, which read the kernel state and repair it; 0 for never")
+	f.DurationVar(&s.sync, "ipvs-sync-period", 30*time.Second, "maximum time until a retry after a failure, and time between two looks for a virtual server that another program has deleted; a change that is pending for twice as long makes /healthz fail")
+	f.DurationVar(&s.reconcile, "reconcile-period", 15*time.Minute, "time between full passes, which read the kernel state and repair it; 0 for none after the first, unless a virtual server is missing")
 	f.DurationVar(&s.drainInterval, "drain-interval", 5*time.Second, "time until the first check of a draining endpoint; each check that finds connections makes the next interval a quarter longer, up to twelve times the first; at least a second passes between checks")
 	f.DurationVar(&s.drainListed, "drain-period", 15*time.Minute, "maximum time that a listed endpoint keeps its connections once it terminates and no longer serves")
 	f.DurationVar(&s.drainGone, "drain-gone-period", 5*time.Minute, "maximum time that an endpoint keeps its connections once it is no longer listed")
@@ -188,7 +188,7 @@ func (s *settings) run(ctx context.Context) error {
 	log.Info("started", "node", node, "scheduler", s.scheduler, "terminatingFallback", s.fallback)
 	parts := Config{Source: source, Kernel: kernel, Engine: options, Node: state,
 		HealthChecks: health.NewServices(state.Healthy), Metrics: counters, Log: log,
-		Periods: Periods{MinSync: s.minSync, Retry: s.sync, Reconcile: s.reconcile, Flows: time.Second}}
+		Periods: Periods{MinSync: s.minSync, Retry: s.sync, Reconcile: s.reconcile, Look: max(s.sync, time.Second), Flows: time.Second}}
 	if err := s.customize(&parts); err != nil {
 		return err
 	}

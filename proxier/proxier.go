@@ -63,7 +63,8 @@ type Config struct {
 type Periods struct {
 	MinSync   time.Duration // minimum time between the end of one pass over changes and the next; 0 for none
 	Retry     time.Duration // maximum time until a retry after a failure; the first retry follows after a second
-	Reconcile time.Duration // time between full passes; 0 for the first one only
+	Reconcile time.Duration // time between full passes; 0 for none after the first, unless something asks for one
+	Look      time.Duration // time between two looks for a virtual server that another program has deleted; 0 for none
 	Flows     time.Duration // delay of the deletion of stale conntrack entries, which batches changes
 }
 
@@ -80,9 +81,9 @@ type Proxier struct {
 	checkAll       bool                         // something failed or was rejected, so that any of them may change in the next pass
 }
 
-// timers wake the loop. Only running timers cause wake-ups; an idle proxier waits for the next reconciliation only.
+// timers wake the loop. Only running timers cause wake-ups; an idle proxier waits for the next look and reconciliation only.
 type timers struct {
-	sync, drain, flows, reconcile, restore timer
+	sync, drain, flows, reconcile, look, restore timer
 
 	retry   backoff // after failures
 	refused backoff // after rejections by the kernel or used ports, which may last and are no failures of the proxier
@@ -136,7 +137,7 @@ func (b *backoff) reset() {
 // New returns a proxier that has not started.
 func New(c Config) *Proxier {
 	p := &Proxier{Config: c, engine: engine.New(c.Metrics.WrapKernel(c.Kernel), c.Source, c.Engine), localEndpoints: map[types.NamespacedName]int{},
-		timers: timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer(), backoff{timer: newTimer()}, backoff{timer: newTimer()}}}
+		timers: timers{newTimer(), newTimer(), newTimer(), newTimer(), newTimer(), newTimer(), backoff{timer: newTimer()}, backoff{timer: newTimer()}}}
 	if k, notifies := c.Kernel.(kernel.DamageNotifier); notifies {
 		p.damaged = k.Damaged()
 	}
@@ -157,6 +158,7 @@ func (p *Proxier) Run(ctx context.Context) error {
 		p.OnStarted()
 	}
 	p.timers.reconcile.start(p.Periods.Reconcile)
+	p.timers.look.start(p.Periods.Look)
 	for ctx.Err() == nil {
 		p.step(ctx)
 	}
@@ -211,6 +213,25 @@ func (p *Proxier) step(ctx context.Context) {
 			p.Log.Error("reconciliation failed", "error", err)
 		}
 		p.timers.reconcile.start(p.Periods.Reconcile)
+	case <-p.timers.look.C:
+		p.timers.look.running = false
+		p.look(ctx)
+		p.timers.look.start(p.Periods.Look)
+	}
+}
+
+// look runs a full pass if another program has deleted a virtual server. Usually it has emptied the IPVS table.
+func (p *Proxier) look(ctx context.Context) {
+	key, missing, err := p.engine.Look()
+	if err != nil {
+		p.Log.Warn("the kernel could not be checked for deleted virtual servers", "vip", key.String(), "error", err)
+	}
+	if !missing {
+		return
+	}
+	p.Log.Warn("another program has deleted a virtual server; the whole kernel state is read", "vip", key.String())
+	if err := p.syncAll(ctx); err != nil && ctx.Err() == nil {
+		p.Log.Error("reconciliation failed", "error", err)
 	}
 }
 

@@ -172,7 +172,7 @@ func (r *rig) metric(line string) string {
 	return ""
 }
 
-var periods = Periods{Retry: 30 * time.Second, Reconcile: 15 * time.Minute, Flows: time.Second}
+var periods = Periods{Retry: 30 * time.Second, Reconcile: 15 * time.Minute, Look: 30 * time.Second, Flows: time.Second}
 
 func TestProxierLifecycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +212,26 @@ func TestProxierLifecycle(t *testing.T) {
 	})
 }
 
-// An idle proxier wakes up for reconciliations only, since wake-ups cost time in soak runs with a virtual clock.
+// An emptied IPVS table is repaired at the next look.
+func TestAnEmptiedTableIsRepaired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, periods)
+		defer r.stop()
+		r.served(t, "10.244.1.1")
+		if err := r.kernel.Apply(kernel.DeleteVirtual{Key: vip}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(29 * time.Second)
+		r.served(t)
+		time.Sleep(2 * time.Second)
+		r.served(t, "10.244.1.1")
+		if got := r.metric("hitless_proxier_repairs_total"); got == "" || got == "0" || !strings.Contains(r.logged(), "has deleted a virtual server") {
+			t.Errorf("%s repairs:\n%s", got, r.logged())
+		}
+	})
+}
+
+// An idle proxier wakes up for looks and reconciliations only, since wake-ups cost time in soak runs with a virtual clock.
 func TestIdleWakeUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, periods)
@@ -222,22 +241,22 @@ func TestIdleWakeUps(t *testing.T) {
 				r.metric(`hitless_proxier_kernel_operations_total{operation="read-servers",result="ok"}`)
 		}
 		time.Sleep(14 * time.Minute)
-		if got := reads(); got != "+1" {
-			t.Errorf("reads in 14 idle minutes: %s, want the first one only", got)
+		if got := reads(); got != "28+1" {
+			t.Errorf("reads in 14 idle minutes: %s, want one virtual server each 30 s, and everything once", got)
 		}
 		time.Sleep(2 * time.Minute)
-		if got := reads(); got != "+2" {
+		if got := reads(); got != "32+2" {
 			t.Errorf("reads after the reconciliation: %s", got)
 		}
 		r.kernel.SetConnections(vip, netip.MustParseAddrPort("10.244.1.1:8080"), 1, 0)
 		r.source.set("10.244.1.2")
 		time.Sleep(time.Minute + time.Second)
-		if got := reads(); got != "6+2" { // after 5, 11, 19, 29, 41 and 56 s
-			t.Errorf("reads while a real server drained for a minute: %s, want 6+2", got)
+		if got := reads(); got != "40+2" { // after 5, 11, 19, 29, 41 and 56 s, besides two looks
+			t.Errorf("reads while a real server drained for a minute: %s, want 40+2", got)
 		}
 		r.source.set("10.244.1.1", "10.244.1.2")
 		time.Sleep(5 * time.Minute)
-		if got := reads(); got != "6+2" {
+		if got := reads(); got != "50+2" {
 			t.Errorf("reads after the drain was cancelled: %s", got)
 		}
 	})
@@ -293,7 +312,7 @@ func TestDrainChecksAreRateLimited(t *testing.T) {
 	for _, look := range []time.Duration{5 * time.Second, 0} {
 		synctest.Test(t, func(t *testing.T) {
 			var d *failingReads
-			r := startWith(t, periods, func(c *Config) {
+			r := startWith(t, Periods{Retry: 30 * time.Second, Reconcile: 15 * time.Minute, Flows: time.Second}, func(c *Config) {
 				d = &failingReads{Kernel: c.Kernel}
 				c.Kernel, c.Engine.Drain = d, drain.Limits{Terminated: time.Hour, Unlisted: time.Minute, FirstCheck: look}
 			})

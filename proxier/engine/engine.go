@@ -78,6 +78,8 @@ type Engine struct {
 	readFailed           bool // the last full pass could not read the kernel and must be repeated
 
 	setsFailed bool // a change of sets failed in the last pass
+
+	looked kernel.Key // virtual server of the last Look
 }
 
 // pending is the scope of the next plan.

@@ -83,6 +83,23 @@ func (s *State) Weight(k Key, real netip.AddrPort) (int, bool) {
 // Keys returns the keys of all virtual servers, sorted.
 func (s *State) Keys() []Key { return slices.SortedFunc(maps.Keys(s.servers), Key.Compare) }
 
+// After returns the key that follows k in the order of Keys, and the first one after the last; false if there is no virtual server.
+func (s *State) After(k Key) (next Key, exists bool) {
+	var first Key
+	for other := range s.servers {
+		if other.Compare(k) > 0 && (next == Key{} || other.Compare(next) < 0) {
+			next = other
+		}
+		if (first == Key{}) || other.Compare(first) < 0 {
+			first = other
+		}
+	}
+	if (next == Key{}) {
+		next = first
+	}
+	return next, len(s.servers) > 0
+}
+
 // Len returns the number of virtual servers.
 func (s *State) Len() int { return len(s.servers) }
 
