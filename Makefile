@@ -6,7 +6,7 @@ TEST = GO=$(GO) hack/gotest.sh -count=1
 # (lab/build) are built so too, and share the standard library.
 export CGO_ENABLED := 0
 
-.PHONY: help build image release release-check cross cross-sample demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades kernels conformance-matrix dataplanes verify-runs evidence upstream-e2e upstream-e2e-results upstream-rolling-update museum museum-kills museum-tried kill-score nightly nightly-soak lint clean packages
+.PHONY: help build image release release-check cross cross-sample demo docs guest-tools test unit explore lab-test smoke attacks netns browser results disruptions bench-probes bench-proxier zero-loss first-seed versions minors upgrades kernels conformance-matrix dataplanes verify-runs evidence upstream-e2e upstream-e2e-results upstream-rolling-update museum museum-kills museum-tried kill-score nightly nightly-merge nightly-soak lint clean packages
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -144,6 +144,9 @@ bench-proxier: packages build ## measure the bundled proxier and kube-proxy from
 nightly: packages build ## everything that is too slow for CI: property tests, namespaces, other platforms, all specs (a night); continues; SHARD=1/4 makes a part, PLAN=1 lists it
 	@hack/packages.sh tests
 	@hack/nightly.sh
+
+nightly-merge: ## join the jobs and results of nightly shards, MERGE=../first,../second; nothing is run
+	@MERGE=$${MERGE:?give the trees of the shards, separated by commas} hack/nightly.sh
 
 nightly-soak: packages build ## soak the bundled proxier for a day on two seeds (half an hour)
 	bin/hitless soak --for 24h --seeds 1..2 --controlplane replay --out out/soak

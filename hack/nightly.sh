@@ -4,6 +4,7 @@
 #   SHARD    I/N: only each N-th job, from the I-th on; the jobs of all shards are all jobs
 #   SUBSET   names of jobs, separated by commas
 #   PLAN=1   lists the jobs of the shard, and ends
+#   MERGE    trees in which shards ran, separated by commas: joins their jobs and results, and runs nothing
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=hack/rows.sh
@@ -29,6 +30,11 @@ job() {
   esac
 }
 
+if [ -n "${MERGE:-}" ]; then
+  ${GO:-go} run ./hack/nightly -merge "$MERGE" "${jobs[@]}"
+  exec ${GO:-go} run ./hack/docs
+fi
+
 part=${SHARD:-1/1}
 [[ $part =~ ^([1-9][0-9]?)/([1-9][0-9]?)$ ]] && ((BASH_REMATCH[1] <= BASH_REMATCH[2])) || { echo "SHARD=$part: give I/N with I from 1 to N, such as 1/4" >&2; exit 2; }
 first=${BASH_REMATCH[1]} step=${BASH_REMATCH[2]}
@@ -37,22 +43,30 @@ sources() { git ls-files -z --cached --others --exclude-standard -- '*.go' '*.mo
 program=$({ cat bin/hitless; sources | { xargs -0 sha256sum 2>/dev/null || true; }; } | sha256sum | cut -c1-12)
 todo=()
 for i in "${!jobs[@]}"; do
-  if ((i % step == first - 1)) && wanted "${jobs[$i]}" "out/nightly/${jobs[$i]}.$program"; then todo+=("${jobs[$i]}"); fi
+  ((i % step == first - 1)) || continue
+  if wanted "${jobs[$i]}" "out/nightly/${jobs[$i]}.$program"; then todo+=("${jobs[$i]}"); fi
 done
 if [ -n "${PLAN:-}" ]; then printf '%s\n' "${todo[@]}"; exit; fi
 
-mkdir -p out/nightly
+mkdir -p out/nightly docs/results/suites
 failed=() begun=$(date +%s)
 for i in "${!todo[@]}"; do
   name=${todo[$i]} started=$(date +%s) status=0
   announce job "$i" "${#todo[@]}" "$name" "$begun" 900
   job "$name" > "out/nightly/$name.log" 2>&1 || status=$?
+  seconds=$(($(date +%s) - started))
+  echo "  exit code $status after $seconds s"
   case $status in
-    0) touch "out/nightly/$name.$program" ;;
     130 | 143) echo "interrupted; the jobs before are kept" >&2; exit "$status" ;;
-    *) failed+=("$name"); tail -n 20 "out/nightly/$name.log" >&2 ;;
   esac
-  echo "  exit code $status after $(($(date +%s) - started)) s"
+  if ! ${GO:-go} run ./hack/nightly -job "$name" -exit "$status" -seconds "$seconds" -sources "$program" -of "${#jobs[@]}"; then
+    failed+=("$name, which is not kept")
+  elif [ "$status" -ne 0 ]; then
+    failed+=("$name")
+    tail -n 20 "out/nightly/$name.log" >&2
+  else
+    touch "out/nightly/$name.$program"
+  fi
 done
 ${GO:-go} run ./hack/docs
-[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}; their logs are in out/nightly" >&2; exit 1; }
+[ ${#failed[@]} -eq 0 ] || { echo "failed: $(IFS=';'; echo "${failed[*]}"); their logs are in out/nightly" >&2; exit 1; }

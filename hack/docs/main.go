@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/results"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
 )
@@ -73,6 +75,7 @@ var tables = []part{
 	{"docs/results/upstream-rolling-update.md", "rolling", rollingTable},
 	{"docs/results/first-seed.md", "first-seed", firstSeedTable},
 	{"docs/results/zero-loss.md", "zero-loss", tableOf("zero-loss/*.json", compare.WriteResults)},
+	{"docs/results/suites.md", "jobs", jobsTable},
 	{"docs/results/suites.md", "suites", suitesTable},
 	{"docs/results/conformance.md", "conformance-matrix", conformanceTable},
 	{"docs/results/kill-score.md", "kill-score", killScoreTable},
@@ -199,6 +202,21 @@ func suiteResults(top string) (all []*compare.Suite, err error) {
 		all = append(all, r)
 	}
 	return all, nil
+}
+
+// jobsTable is the table of the jobs of the nightly run.
+func jobsTable(top string) (string, error) {
+	all, err := results.ReadJobs(context.Background(), filepath.Join(top, resultsDir, results.JobsFile))
+	if err != nil || len(all.Jobs) == 0 {
+		return "No nightly run is committed.\n", err
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d of %s have run.\n\n", len(all.Jobs), units.Plural(all.Of, "job"))
+	text.WriteString("| job | exit code | wall time | program | began |\n|---|---:|---:|---|---|\n")
+	for _, j := range all.Jobs {
+		fmt.Fprintf(&text, "| %s | %d | %s | `%.12s…` | %s |\n", j.Name, j.ExitCode, units.Length(float64(j.Seconds)), j.Program, j.Made.Started)
+	}
+	return text.String(), nil
 }
 
 func suitesTable(top string) (string, error) {

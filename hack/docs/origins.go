@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	"github.com/hitless/hitless/internal/results"
 )
@@ -10,8 +11,8 @@ import (
 // resultsDir has the committed results.
 const resultsDir = "docs/results"
 
-// origins are the pages that say what made their results, with a pattern of these files below resultsDir.
-var origins = []struct{ page, pattern string }{
+// origins are the pages that say what made their results, with patterns of these files below resultsDir, separated by spaces.
+var origins = []struct{ page, patterns string }{
 	{"docs/results/comparisons.md", "*.json"},
 	{"docs/results/disruptions.md", "disruptions/*.json"},
 	{"docs/results/kube-proxy-versions.md", "minors/*.json"},
@@ -24,7 +25,7 @@ var origins = []struct{ page, pattern string }{
 	{"docs/results/verified.md", "verified/*.json"},
 	{"docs/results/zero-loss.md", "zero-loss/*.json"},
 	{"docs/results/first-seed.md", "first-seed/*.json"},
-	{"docs/results/suites.md", "suites/*.json"},
+	{"docs/results/suites.md", "suites/*.json nightly/*.json"},
 	{"docs/results/conformance.md", "conformance/*/*.yaml"},
 	{"docs/results/kill-score.md", "kills/mutants.json"},
 	{"docs/results/proxier-cost.md", "bench/*.json"},
@@ -36,7 +37,7 @@ var origins = []struct{ page, pattern string }{
 func originParts() (all []part) {
 	for _, o := range origins {
 		all = append(all, part{o.page, "origins", func(top string) (string, error) {
-			rows, err := committedRows(context.Background(), top, o.pattern)
+			rows, err := committedRows(context.Background(), top, o.patterns)
 			if len(rows) == 0 {
 				return "No result is committed.\n", err
 			}
@@ -46,11 +47,22 @@ func originParts() (all []part) {
 	return all
 }
 
-// committedRows are those of the committed files of a pattern; none where `make` has not written any yet.
-func committedRows(ctx context.Context, top, pattern string) ([]results.Row, error) {
+// committedRows are those of the committed files of some patterns; none where `make` has not written any yet.
+func committedRows(ctx context.Context, top, patterns string) (rows []results.Row, err error) {
 	dir := filepath.Join(top, resultsDir)
-	if files, err := filepath.Glob(filepath.Join(dir, pattern)); err != nil || len(files) == 0 {
-		return nil, err
+	for _, pattern := range strings.Fields(patterns) {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == 0 {
+			continue
+		}
+		some, err := results.Read(ctx, dir, pattern)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, some...)
 	}
-	return results.Read(ctx, dir, pattern)
+	return rows, nil
 }

@@ -30,7 +30,7 @@ func unknownPrograms(text string, rows []results.Row) (unknown []string) {
 func TestPagesNameOnlyTheProgramsOfTheirFiles(t *testing.T) {
 	rowsOf := map[string][]results.Row{}
 	for _, o := range origins {
-		rows, err := committedRows(t.Context(), top, o.pattern)
+		rows, err := committedRows(t.Context(), top, o.patterns)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func TestPagesNameOnlyTheProgramsOfTheirFiles(t *testing.T) {
 // Each page with a table of results says what made them.
 func TestPagesOfResultsSayWhatMadeThem(t *testing.T) {
 	for _, p := range tables {
-		if strings.HasPrefix(p.file, resultsDir) && !slices.ContainsFunc(origins, func(o struct{ page, pattern string }) bool { return o.page == p.file }) {
+		if strings.HasPrefix(p.file, resultsDir) && !slices.ContainsFunc(origins, func(o struct{ page, patterns string }) bool { return o.page == p.file }) {
 			t.Errorf("%s has the table %s, and no table of what made it", p.file, p.name)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // Each script exists, and each folder of results is of a script, but those of the museum, the kill score, the nightly and upstream's suite.
 func TestEachResultHasAScript(t *testing.T) {
 	t.Chdir("../..")
-	others := []string{"museum", "museum-subjects", "kills", "suites", "upstream-e2e", "upstream-rolling-update"}
+	others := []string{"museum", "museum-subjects", "kills", "suites", "nightly", "upstream-e2e", "upstream-rolling-update"}
 	made := map[string]bool{}
 	for _, s := range steps {
 		if info, err := os.Stat(s.script); err != nil || info.Mode()&0o111 == 0 {

@@ -64,7 +64,7 @@ func (k keys) has(names ...string) bool {
 	return true
 }
 
-var formats = []format{comparisons, suiteRuns, answers, verified, conformances, kills, benchmarks, upstream, besides, logs, pictures, drawings}
+var formats = []format{comparisons, suiteRuns, jobs, answers, verified, conformances, kills, benchmarks, upstream, besides, logs, pictures, drawings}
 
 // UnknownError is a file that no format reads.
 type UnknownError struct{ File string }

@@ -550,3 +550,31 @@ func conformanceRow(t *testing.T, state conformance.State, failures *[]analysis.
 	}
 	return rows[0]
 }
+
+// Each job of a nightly run is a row with how it ended and what made it.
+func TestJobsTellHowTheyEnded(t *testing.T) {
+	top := t.TempDir()
+	job := Job{Name: "netns", Seconds: 12, Program: strings.Repeat("ab", 32), Sources: "1", Kernel: "6.1.0", Made: record.Made{Started: "2026-11-29T11:00:00Z", Tools: "1"}}
+	var all Jobs
+	all.Put(job)
+	job.Name, job.ExitCode = "cross", 1
+	all.Put(job)
+	if err := all.Write(filepath.Join(top, "jobs.json")); err != nil {
+		t.Fatal(err)
+	}
+	checked := check(t, top)
+	rows := checked.Rows
+	if len(rows) != 2 || rows[0].Verdict != "failed" || rows[1].Verdict != "passed" {
+		t.Fatalf("%+v", rows)
+	}
+	if !slices.ContainsFunc(checked.Findings, func(f Finding) bool {
+		return slices.Equal(f.Rows, []string{"the job cross"}) && strings.Contains(f.Why, "exit code 1")
+	}) {
+		t.Errorf("the failed job is not listed: %+v", checked.Findings)
+	}
+	for _, r := range rows {
+		if facts := r.Lacks(); len(facts) > 0 {
+			t.Errorf("%s lacks %q", r.Name, facts)
+		}
+	}
+}
