@@ -184,6 +184,9 @@ func printConformance(out io.Writer, r *conformance.Report, dir string) {
 	for _, p := range r.Profiles {
 		fmt.Fprintf(out, "profile %-8s  %s, %d of %s failed\n", p.Name, p.Result, len(p.Failed), units.Plural(p.Specs(), "spec"))
 	}
+	if len(r.Bugs) > 0 {
+		fmt.Fprintln(out, r.BugsText())
+	}
 	fmt.Fprintf(out, "report            %s\n", filepath.Join(dir, conformance.PageFile))
 }
 

@@ -27,6 +27,7 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"museum list", 0, "kube-proxy up to v1.25"},
 		{"museum run", 2, "museum list"},
 		{"museum run k8s-8564", 2, "did you mean k8s-85643?"},
+		{"museum run k8s-85643 k8s-92019 k8s-85643", 2, "k8s-85643 is given twice"},
 		{"museum run k8s-85643 --set replicas=2", 2, "needs replicas=1"},
 		{"museum lst", 2, "unknown command"},
 		{"run rollout --subject exec:main.go", 2, "main.go:"},

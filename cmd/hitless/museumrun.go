@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +33,7 @@ func museumRunCommand() *cobra.Command {
 		Short: "Search a subject for historical bugs",
 		Long: `Run the trigger of a historical bug against a subject, and search the record for the signature of that bug. Other losses
 of the run are in its report and do not count here. --all searches for all bugs of the museum, one after the other; bugs of other modes do
-not apply. With several bugs --out has museum.json, junit.xml and a folder for each bug.
+not apply. A run that fails tells nothing of its bug; the others follow. With several bugs --out has museum.json, junit.xml and a folder for each bug.
 
 Exit codes: 0 not seen, 1 seen, 2 wrong usage or environment, 3 cannot tell, or no bug applies, 130 interrupted. Of several bugs, 1 when any
 is seen, else 3 when any run cannot tell. A shard to which no bug applies has 0.`,
@@ -74,10 +75,13 @@ is seen, else 3 when any run cannot tell. A shard to which no bug applies has 0.
 
 // entries returns the bugs that the call names.
 func (c *museumCall) entries(ids []string) (entries []museum.Entry, part shard.Shard, err error) {
-	for _, id := range ids {
+	for i, id := range ids {
 		e, err := museum.Find(id)
 		if err != nil {
 			return nil, part, err
+		}
+		if slices.Contains(ids[:i], id) {
+			return nil, part, fmt.Errorf("%s is given twice; give each bug once", id)
 		}
 		entries = append(entries, e)
 	}
@@ -153,8 +157,11 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 		}
 		leaveToTimeline(cmd, &one, e)
 		b, err := run.Museum(cmd.Context(), one, e)
+		if err != nil && (cmd.Context().Err() != nil || !c.all || run.Count(found, museum.DoesNotApply) == len(found)) {
+			return found, err // a first run that fails shows that the environment is wrong
+		}
 		if err != nil {
-			return found, err
+			b.Answer, b.Reasons = museum.CannotTell, []string{"the run failed: " + err.Error()}
 		}
 		found = append(found, b)
 		switch {
@@ -197,7 +204,7 @@ func leaveToTimeline(cmd *cobra.Command, o *run.Options, e museum.Entry) {
 
 // printAnswer prints the answer of one of many bugs.
 func printAnswer(out io.Writer, b run.BugResult) {
-	fmt.Fprintf(out, "%-12s %-14s %s\n", b.ID, b.Answer, b.Reasons[0])
+	fmt.Fprintf(out, "%-16s %-14s %s\n", b.ID, b.Answer, b.Reasons[0])
 }
 
 // printBug prints the answer of one bug with its reasons.
@@ -272,13 +279,14 @@ Exit codes: 0 found, 1 the bug is not seen in the version that the museum names,
 					fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n", b.Subject, b.Answer)
 				}
 			})
+			if asJSON && len(a.Runs) > 0 { // also after an error, which loses no run
+				err = errors.Join(err, encode(cmd.OutOrStdout(), a))
+			}
 			switch {
 			case err != nil && a.First == "" && len(a.Runs) == 1 && a.Runs[0].Answer == museum.NotSeen:
 				return exitError{code: 1, err: err}
-			case err != nil:
+			case err != nil || asJSON:
 				return err
-			case asJSON:
-				return encode(cmd.OutOrStdout(), a)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), a.Text())
 			return err

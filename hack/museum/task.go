@@ -71,7 +71,7 @@ func tasksOn(ctx context.Context, e museum.Entry, subjects []string, seed int64)
 			return nil, err
 		}
 		// Parameters of the specimen with the bug are those of each subject.
-		if e.Applies(s.Mode) && name != e.Bad.Subject && (name != e.Good.Subject || len(e.Good.Set) > 0) {
+		if e.Applies(name, s.Mode) == "" && name != e.Bad.Subject && (name != e.Good.Subject || len(e.Good.Set) > 0) {
 			tasks = append(tasks, task{e, other, museum.Specimen{Subject: name}, seed})
 		}
 	}

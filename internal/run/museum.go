@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/cache"
@@ -71,8 +71,8 @@ func Museum(ctx context.Context, o Options, e museum.Entry) (BugResult, error) {
 	if err != nil {
 		return b, UsageError{Reason: err}
 	}
-	if !e.Applies(mode) {
-		b.Answer, b.Reasons = museum.DoesNotApply, []string{"the bug is one of mode " + strings.Join(e.Modes, " or ")}
+	if why := e.Applies(cmp.Or(o.Subject, subject.Bundled.Name), mode); why != "" {
+		b.Answer, b.Reasons = museum.DoesNotApply, []string{why}
 		return b, nil
 	}
 	result, err := Run(ctx, o)

@@ -140,10 +140,27 @@ func TestEveryBugAppliesToAnUnknownMode(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range museum.All() {
-			if !e.Applies(got) {
-				t.Errorf("%s does not apply to a described program with %q", e.ID, mode)
+			if why := e.Applies("exec:"+file, got); why != "" {
+				t.Errorf("%s does not apply to a described program with %q: %s", e.ID, mode, why)
 			}
 		}
+	}
+}
+
+// A field that only old versions read is no trigger for others.
+func TestAnOldFieldAppliesToOldVersions(t *testing.T) {
+	e, err := museum.Find("k8s-110208")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for subject, want := range map[string]bool{"kube-proxy@v1.22.10/iptables": true, "kube-proxy@v1.22.17/ipvs": true, "kube-proxy@v1.23.0/ipvs": false, "kube-proxy@v1.37.1/nftables": false, "bundled": false} {
+		if why := e.Applies(subject, ""); (why == "") != want {
+			t.Errorf("%s: %q", subject, why)
+		}
+	}
+	b, err := Museum(t.Context(), Options{Out: t.TempDir()}, e)
+	if err != nil || b.Answer != museum.DoesNotApply {
+		t.Errorf("the bundled proxier: %s, %v", b.Answer, err)
 	}
 }
 

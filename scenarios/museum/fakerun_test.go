@@ -25,6 +25,7 @@ type fakeRun struct {
 	onePod     bool             // all open connections go to the pod web-1
 	long       time.Duration    // end of lane tcp-long; 0 without that lane
 	longLost   time.Duration    // from when on its attempts get no reply; 0 for never
+	longFor    time.Duration    // how long they get none; 0 for the rest of the run
 	longClass  record.Class     // of those attempts; reply-timeout when 0
 	otherPod   [2]time.Duration // from when until when web-2 answers new connections in the place of web-1
 	freshUntil time.Duration    // end of the answers of lane udp-fresh; 0 without that lane
@@ -148,7 +149,7 @@ func (s *fakeRun) write(t *testing.T) *Record {
 			if seq%2 == 1 && !s.onePod {
 				a.Backend = "web-2"
 			}
-			if s.longLost > 0 && at >= s.longLost {
+			if s.longLost > 0 && at >= s.longLost && (s.longFor == 0 || at < s.longLost+s.longFor) {
 				a.Class, a.Backend = cmp.Or(s.longClass, record.ReplyTimeout), ""
 			}
 			w.Attempt(a)

@@ -42,6 +42,7 @@ func TestK8s85643(t *testing.T) {
 		"on the other node":           {rolled(loss{"node-2", ms(20050), ms(32300), record.Rejected}), NotSeen, ""},
 		"before the pod terminates":   {rolled(loss{"node-1", ms(19600), ms(32300), record.Rejected}), NotSeen, ""},
 		"begins too late":             {removedAt(rolled(loss{"node-1", ms(23200), ms(48000), record.Rejected}), ms(48000)), NotSeen, ""},
+		"ten seconds later":           {removedAt(rolled(loss{"node-1", ms(30050), ms(42300), record.Rejected}), ms(42300)), NotSeen, ""},
 		"node never removed":          {keepsNode(rolled(loss{"node-1", ms(20050), ms(60000), record.Rejected})), NotSeen, ""},
 		"ends before the removal":     {canaryChanges(rolled(loss{"node-1", ms(20050), ms(30500), record.Rejected})), NotSeen, ""},
 		"removed before three checks": {removedAt(rolled(loss{"node-1", ms(20050), ms(23000), record.Rejected}), ms(23000)), NotSeen, ""},

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/mod/semver"
+
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
@@ -29,6 +31,7 @@ type Entry struct {
 	Fixed    string   // the version, and the change if it is known
 	Look     string   // one or two sentences: what a report of a run with the bug shows
 	Modes    []string // modes of proxies that can have the bug; empty for all
+	Until    string   // first version of kube-proxy that does not read what the trigger writes, as the bundled proxier does not; empty for none
 	// Bad has the bug, and Good is the version or the mode next to it that does not. Good has no subject if none of the modes is without it.
 	Bad, Good Specimen
 
@@ -52,6 +55,8 @@ const (
 	ipvs     = "ipvs"
 	nftables = "nftables"
 )
+
+const bundled = "bundled"
 
 // Specimen is a subject, and parameters of its run besides those of the entry.
 type Specimen struct {
@@ -88,9 +93,17 @@ func (e Entry) TriggerSha256() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Applies reports whether a proxy of a mode can have the bug. A proxy of an unknown mode, which is empty, can have every bug.
-func (e Entry) Applies(mode string) bool {
-	return mode == "" || len(e.Modes) == 0 || slices.Contains(e.Modes, mode)
+// Applies returns why a subject, whose proxy has a mode, cannot have the bug; empty if it can. A proxy of an unknown mode, which is empty, can
+// have the bugs of all modes.
+func (e Entry) Applies(subject, mode string) (whyNot string) {
+	version := kubeProxyVersion(subject)
+	switch {
+	case mode != "" && len(e.Modes) > 0 && !slices.Contains(e.Modes, mode):
+		return "the bug is one of mode " + strings.Join(e.Modes, " or ")
+	case e.Until != "" && (subject == bundled || version != "" && semver.Compare(version, e.Until) >= 0):
+		return "only kube-proxy before " + e.Until + " reads what the trigger writes"
+	}
+	return ""
 }
 
 // SetOf are the parameters of the specimen with the bug, for a subject. Where they name the specimen's version of kube-proxy, they name the

@@ -19,6 +19,7 @@ type pattern struct {
 	within    time.Duration          // the loss begins at most this long after the end of the occasion; effectWithin if 0
 	classes   []record.Class         // of nine tenths of the failed attempts or more; every class if empty
 	least     time.Duration          // shortest loss
+	fewest    int                    // failed attempts of all these losses together, at least
 	most      time.Duration          // longest loss; 0 for no limit
 	toEnd     bool                   // the loss lasts to the end of the run
 	until     func(r *Record) []step // occasions at which the loss ends, at most effectWithin after them; nil for any time
@@ -34,33 +35,34 @@ func (p pattern) search(r *Record) Finding {
 	}
 	var seen, unserved []string
 	var longest time.Duration
-	for _, o := range occasions {
-		for _, l := range losses {
-			if !p.begins(l, o) {
-				continue
-			}
-			longest = max(longest, l.to-l.from)
-			switch {
-			case !p.matches(r, l):
-			case p.served != "" && !r.servedMeanwhile(p.served, l):
-				unserved = append(unserved, l.describe(r))
-			default:
-				seen = append(seen, l.describe(r))
-			}
+	failed := 0
+	for _, l := range losses {
+		if !slices.ContainsFunc(occasions, func(o step) bool { return p.begins(l, o) }) {
+			continue
+		}
+		longest = max(longest, l.to-l.from)
+		switch {
+		case !p.matches(r, l):
+		case p.served != "" && !r.servedMeanwhile(p.served, l):
+			unserved = append(unserved, l.describe(r))
+		default:
+			seen = append(seen, l.describe(r))
+			failed += l.failed()
 		}
 	}
 	slices.Sort(seen)
-	seen = slices.Compact(seen)
 	lostBefore := func(o step) bool {
 		return slices.ContainsFunc(losses, func(l lossOnPath) bool { return p.lasts(l, o) })
 	}
 	switch {
-	case len(seen) > 0:
+	case len(seen) > 0 && failed >= p.fewest:
 		return Finding{Seen, seen}
 	case len(unserved) > 0:
 		return cannotTell("%s, and lane %s was not served meanwhile either", unserved[0], p.served)
 	case !slices.ContainsFunc(occasions, func(o step) bool { return !lostBefore(o) }):
 		return cannotTell("attempts were already lost at all %d %s", len(occasions), p.name)
+	case len(seen) > 0:
+		return Finding{NotSeen, []string{fmt.Sprintf("only %d attempts were lost at %d %s, and the bug loses %d or more", failed, len(occasions), p.name, p.fewest)}}
 	}
 	return Finding{NotSeen, []string{fmt.Sprintf("the longest loss that began at one of %d %s lasted %.1f s, or was of another kind", len(occasions), p.name, longest.Seconds())}}
 }
@@ -123,6 +125,14 @@ func (l *lossOnPath) add(o analysis.OutageReport) {
 	for class, n := range o.Classes {
 		l.classes[class] += n
 	}
+}
+
+// failed is the number of failed attempts.
+func (l *lossOnPath) failed() (n int) {
+	for _, of := range l.classes {
+		n += of
+	}
+	return n
 }
 
 // begins reports whether a loss begins at an occasion.

@@ -86,7 +86,7 @@ func policies() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-110208", Title: "pods whose node is in the field deprecatedTopology are not local to any node",
-			Issue: upstream + "/issues/110208", Fix: upstream + "/pull/110245", Fixed: "v1.22.11 (#110245)",
+			Issue: upstream + "/issues/110208", Fix: upstream + "/pull/110245", Fixed: "v1.22.11 (#110245)", Until: "v1.23.0",
 			Affected: "kube-proxy v1.22.0 to v1.22.10; later minors do not read the field either, because no supported upgrade leaves it",
 			Look:     "All nodes lose connections of a Service with externalTrafficPolicy: Local from the new EndpointSlice on. They fail their health checks, and the load balancer removes them.",
 			Bad:      Specimen{Subject: "kube-proxy@v1.22.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.22.17/iptables"},

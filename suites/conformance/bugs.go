@@ -22,8 +22,8 @@ type Bug struct {
 	Program       string        `yaml:"program" json:"program"`             // SHA-256 of hitless; empty where nothing was run
 }
 
-// ReadBugs reads the museum.json of a call of `hitless museum run --all` with the same subject. Results of another subject, of a bug that
-// this hitless does not know, and of a bug that is given twice are errors.
+// ReadBugs reads the museum.json of a call of `hitless museum run --all` with the same subject. It is an error if it has results of another
+// subject, a bug that this hitless does not know, another trigger, or a bug twice, and if it lacks a bug.
 func ReadBugs(ctx context.Context, file, subject string) ([]Bug, error) {
 	found, err := run.ReadBugs(ctx, file)
 	if err != nil {
@@ -37,7 +37,7 @@ func ReadBugs(ctx context.Context, file, subject string) ([]Bug, error) {
 
 func bugsOf(found []run.BugResult, file, subject string) (bugs []Bug, err error) {
 	for _, f := range found {
-		_, err := museum.Find(f.ID)
+		e, err := museum.Find(f.ID)
 		_, known := classes[f.Answer]
 		switch {
 		case err != nil:
@@ -48,10 +48,22 @@ func bugsOf(found []run.BugResult, file, subject string) (bugs []Bug, err error)
 			return nil, fmt.Errorf("reading the bugs in %s: the answer %q of %s is none of %q", file, f.Answer, f.ID, slices.Sorted(maps.Keys(classes)))
 		case len(f.Set) > 0:
 			return nil, fmt.Errorf("reading the bugs in %s: %s was searched with other settings, %v; run the museum without --set", file, f.ID, f.Set)
+		case f.TriggerSha256 != e.TriggerSha256():
+			return nil, fmt.Errorf("reading the bugs in %s: %s was searched with another trigger than that of this hitless; run the museum again", file, f.ID)
 		case slices.ContainsFunc(bugs, func(b Bug) bool { return b.ID == f.ID }):
 			return nil, fmt.Errorf("reading the bugs in %s: it has %s twice", file, f.ID)
 		}
 		bugs = append(bugs, Bug{f.ID, f.Title, f.Answer, slices.Concat([]string{}, f.Reasons), f.Seed, f.HistorySha256, f.ProgramSha256})
+	}
+	var missing []string
+	for _, e := range museum.All() {
+		if !slices.ContainsFunc(bugs, func(b Bug) bool { return b.ID == e.ID }) {
+			missing = append(missing, e.ID)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("reading the bugs in %s: it lacks %s, such as %s; give the file of a `hitless museum run --all` that has ended, or the merged one of all its shards",
+			file, units.Plural(len(missing), "bug"), missing[0])
 	}
 	return bugs, nil
 }

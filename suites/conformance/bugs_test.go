@@ -1,8 +1,10 @@
 package conformance
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,23 +22,40 @@ func museumOf(t *testing.T, bugs ...string) string {
 	return file
 }
 
-const (
-	seenBug = `{"id": "k8s-85643", "title": "a rollout", "subject": "bundled", "seed": 1, "answer": "seen", "reasons": ["an outage of 5 s"]}`
-	noBug   = `{"id": "k8s-71515", "title": "a flap", "subject": "bundled", "seed": 1, "answer": "does not apply", "reasons": ["another mode"]}`
-)
+// bugOf is an answer in a museum.json.
+func bugOf(id string, answer museum.Answer) string {
+	e, err := museum.Find(id)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`{"id": %q, "title": "a rollout", "subject": "bundled", "seed": 1, "triggerSha256": %q, "answer": %q, "reasons": ["an outage of 5 s"]}`, id, e.TriggerSha256(), answer)
+}
+
+// allBugs are the answers of a whole search: one bug is seen, and no other applies.
+func allBugs() (texts []string) {
+	for _, e := range museum.All() {
+		answer := museum.DoesNotApply
+		if e.ID == "k8s-85643" {
+			answer = museum.Seen
+		}
+		texts = append(texts, bugOf(e.ID, answer))
+	}
+	return texts
+}
 
 // The bugs of the museum stand in the report, which keeps its schema, and on the page. They turn no spec red.
 func TestTheReportHasTheBugsOfTheMuseum(t *testing.T) {
-	dir, output, failed := suite(t, "none", "-ginkgo.label-filter=drain", "-museum="+museumOf(t, seenBug, noBug))
+	dir, output, failed := suite(t, "none", "-ginkgo.label-filter=drain", "-museum="+museumOf(t, allBugs()...))
 	if failed {
 		t.Fatal(output)
 	}
 	r := readReport(t, dir)
-	if len(r.Bugs) != 2 || r.Bugs[0].ID != "k8s-85643" || r.Bugs[0].Answer != "seen" || r.ExitCode() != 0 {
+	seen := slices.IndexFunc(r.Bugs, func(b Bug) bool { return b.ID == "k8s-85643" })
+	if len(r.Bugs) != len(museum.All()) || seen < 0 || r.Bugs[seen].Answer != "seen" || r.ExitCode() != 0 {
 		t.Errorf("%+v, exit code %d", r.Bugs, r.ExitCode())
 	}
 	page, err := os.ReadFile(filepath.Join(dir, PageFile))
-	if err != nil || !strings.Contains(string(page), "2 historical bugs: 1 seen, 0 not seen, 0 cannot tell, 1 do not apply") {
+	if err != nil || !strings.Contains(string(page), fmt.Sprintf("%d historical bugs: 1 seen, 0 not seen, 0 cannot tell, %d do not apply", len(r.Bugs), len(r.Bugs)-1)) {
 		t.Errorf("the page lacks the bugs (%v)", err)
 	}
 }
@@ -51,22 +70,27 @@ func TestOneBugIsSingular(t *testing.T) {
 
 // Bugs that were searched for in something else are an error before anything runs.
 func TestBugsOfSomethingElseAreAnError(t *testing.T) {
+	whole, seenBug := allBugs(), bugOf("k8s-85643", museum.Seen)
+	with := func(text string) string { return museumOf(t, append(slices.Clone(whole[1:]), text)...) } // in place of another bug
 	for name, file := range map[string]string{
-		"another subject": museumOf(t, strings.Replace(seenBug, "bundled", "kube-proxy@v1.37.1/ipvs", 1)),
-		"an unknown bug":  museumOf(t, strings.Replace(seenBug, "85643", "1", 1)),
-		"another answer":  museumOf(t, strings.Replace(seenBug, `"seen"`, `"perhaps"`, 1)),
-		"twice":           museumOf(t, seenBug, seenBug),
-		"other settings":  museumOf(t, strings.Replace(seenBug, `"seed"`, `"set": {"replicas": "1"}, "seed"`, 1)),
+		"another subject": museumOf(t, strings.Split(strings.ReplaceAll(strings.Join(whole, "\n"), "bundled", "kube-proxy@v1.37.1/ipvs"), "\n")...),
+		"an unknown bug":  museumOf(t, append(slices.Clone(whole), strings.Replace(seenBug, "85643", "1", 1))...),
+		"another answer":  with(strings.Replace(bugOf(museum.All()[0].ID, museum.Seen), `"seen"`, `"perhaps"`, 1)),
+		"twice":           museumOf(t, append(slices.Clone(whole), seenBug)...),
+		"other settings":  with(strings.Replace(bugOf(museum.All()[0].ID, museum.Seen), `"seed"`, `"set": {"replicas": "1"}, "seed"`, 1)),
+		"another trigger": with(strings.Replace(bugOf(museum.All()[0].ID, museum.Seen), `"triggerSha256": "`, `"triggerSha256": "0`, 1)),
+		"one of many":     museumOf(t, seenBug),
+		"one is missing":  museumOf(t, whole[1:]...),
 		"no bug":          museumOf(t),
-		"an unknown key":  museumOf(t, strings.Replace(seenBug, "title", "name", 1)),
-		"no list":         museumOf(t, seenBug+"] []"),
+		"an unknown key":  with(strings.Replace(bugOf(museum.All()[0].ID, museum.Seen), "title", "name", 1)),
+		"no list":         museumOf(t, strings.Join(whole, ",")+"] []"),
 		"no file":         filepath.Join(t.TempDir(), "none.json"),
 	} {
 		if bugs, err := ReadBugs(t.Context(), file, "bundled"); err == nil {
 			t.Errorf("%s: %+v", name, bugs)
 		}
 	}
-	if bugs, err := ReadBugs(t.Context(), museumOf(t, seenBug, noBug), "bundled"); err != nil || len(bugs) != 2 {
+	if bugs, err := ReadBugs(t.Context(), museumOf(t, whole...), "bundled"); err != nil || len(bugs) != len(whole) {
 		t.Errorf("%+v: %v", bugs, err)
 	}
 }
