@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hitless/hitless/internal/results"
+	"github.com/hitless/hitless/internal/units"
 )
 
 // resultsDir has the committed results.
@@ -33,8 +37,23 @@ var origins = []struct{ page, patterns string }{
 	{"docs/results/upstream-rolling-update.md", "upstream-rolling-update/*.json"},
 }
 
-// originParts are the tables of what made the results of each page.
+// cited are the pages whose text relies on results, with patterns of their files. They name the programs in a sentence.
+var cited = []struct{ page, patterns string }{
+	{"README.md", "*.json */*.json conformance/*/*.yaml upstream-e2e/*.tsv"},
+	{"docs/conformance.md", "conformance/*/*.yaml kills/mutants.json"},
+	{"docs/museum.md", "museum/*.json museum-subjects/*.json"},
+	{"docs/proxier.md", "zero-loss/*.json bench/*.json"},
+	{"docs/subjects.md", "dataplanes/*.json minors/*.json"},
+}
+
+// originParts are the tables and sentences of what made the results of each page.
 func originParts() (all []part) {
+	for _, c := range cited {
+		all = append(all, part{c.page, "programs", func(top string) (string, error) {
+			rows, err := committedRows(context.Background(), top, c.patterns)
+			return programsText(rows), err
+		}})
+	}
 	for _, o := range origins {
 		all = append(all, part{o.page, "origins", func(top string) (string, error) {
 			rows, err := committedRows(context.Background(), top, o.patterns)
@@ -45,6 +64,27 @@ func originParts() (all []part) {
 		}})
 	}
 	return all
+}
+
+// programsText names the program that made most of some rows.
+func programsText(rows []results.Row) string {
+	programs := results.Programs(rows)
+	if len(programs) == 0 {
+		return "No committed result tells which program made it.\n"
+	}
+	of := func(program string) (n int) {
+		for _, r := range rows {
+			if r.Program == program {
+				n++
+			}
+		}
+		return n
+	}
+	most := slices.MaxFunc(programs, func(a, b string) int { return cmp.Compare(of(a), of(b)) })
+	if of(most) == len(rows) {
+		return fmt.Sprintf("The program `%.12s…` made all %s rows of these results.\n", most, units.Thousands(len(rows)))
+	}
+	return fmt.Sprintf("The program `%.12s…` made %s of the %s rows of these results; other programs made the rest.\n", most, units.Thousands(of(most)), units.Thousands(len(rows)))
 }
 
 // committedRows are those of the committed files of some patterns; none where `make` has not written any yet.

@@ -29,7 +29,7 @@ func unknownPrograms(text string, rows []results.Row) (unknown []string) {
 // No page names a program that its files do not have. The twins do.
 func TestPagesNameOnlyTheProgramsOfTheirFiles(t *testing.T) {
 	rowsOf := map[string][]results.Row{}
-	for _, o := range origins {
+	for _, o := range slices.Concat(origins, cited) {
 		rows, err := committedRows(t.Context(), top, o.patterns)
 		if err != nil {
 			t.Fatal(err)
@@ -70,6 +70,22 @@ func TestPagesOfResultsSayWhatMadeThem(t *testing.T) {
 	for _, p := range tables {
 		if strings.HasPrefix(p.file, resultsDir) && !slices.ContainsFunc(origins, func(o struct{ page, patterns string }) bool { return o.page == p.file }) {
 			t.Errorf("%s has the table %s, and no table of what made it", p.file, p.name)
+		}
+	}
+}
+
+// Pages that rely on results name their program, and say so when there are several.
+func TestPagesNameTheProgramOfTheirResults(t *testing.T) {
+	row := func(letter string) results.Row {
+		return results.Row{Origin: results.Origin{Program: strings.Repeat(letter, 64)}}
+	}
+	for want, rows := range map[string][]results.Row{
+		"The program `aaaaaaaaaaaa…` made all 2 rows":      {row("a"), row("a")},
+		"The program `bbbbbbbbbbbb…` made 2 of the 3 rows": {row("a"), row("b"), row("b")},
+		"No committed result":                              {{}},
+	} {
+		if got := programsText(rows); !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
