@@ -77,7 +77,7 @@ browser: ## the pages in headless Chromium, and axe, which checks that they are 
 	@hack/axe.sh
 	$(TEST) -tags browser ./reports ./reports/compare -run Browser -args -axe=$(CURDIR)/out/axe/axe.min.js
 
-results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes)
+results: packages build ## run rollout and restart again for docs/results/comparisons.md and README's picture (20 minutes); committed rows are not run again; SUBSET=restart
 	@hack/results.sh
 
 disruptions: packages build ## run most disruptions against four proxies for docs/results/disruptions.md (an hour); committed rows are not run again; SUBSET=restart,flush
@@ -86,7 +86,7 @@ disruptions: packages build ## run most disruptions against four proxies for doc
 bench-probes: build ## measure the probe engine, fortio and vegeta in namespaces; writes out/bench/probes.json (a minute); SHORT=1 measures the engine alone
 	@hack/bench-probes.sh
 
-zero-loss: packages build ## run the scenarios that must cost no connection, and their red twins, on RUNS=8 seeds for docs/results/zero-loss.md (a night); ROWS=restart,kill
+zero-loss: packages build ## run the scenarios that must cost no connection, and their red twins, on RUNS=8 seeds for docs/results/zero-loss.md (two hours); committed rows are not run again; SUBSET=restart,kill
 	@hack/zero-loss.sh
 
 first-seed: packages build ## soak kube-proxy v1.12.2 on eight seeds until it hangs, and the bundled proxier with the same churn for a week in all, for docs/results/first-seed.md (two hours and a half); a committed result is not made again
@@ -126,7 +126,7 @@ museum-kills: packages build ## run conformance specs against the bad specimen o
 museum-tried: packages build ## run the triggers of bugs that the museum does not have, for docs/results/museum-tried.md (half an hour); committed rows are not run again; SUBSET=k8s-89392
 	@hack/museum-tried.sh
 
-evidence: packages build ## make all committed results anew with this program, without the museum, the kill score, the nightly suites, and upstream's suite and rolling update; continues; PLAN=1 shows the plan only; SHARD=1/2 makes a part; MERGE=../first,../second copies the parts of other trees (half a day)
+evidence: packages build ## make all committed results anew with this program, without the museum, the kill score, the nightly suites, and upstream's suite and rolling update; continues; PLAN=1 shows the plan only; SHARD=1/2 makes a part; MERGE=../first,../second copies the parts of other trees (six to seven hours)
 	$(GO) run ./hack/evidence $(if $(PLAN),-plan) $(if $(SHARD),-shard $(SHARD)) $(if $(MERGE),-merge $(MERGE))
 
 upstream-e2e-results: packages build ## run upstream's suite against five proxies for docs/upstream-e2e.md (four hours of an idle machine); committed rows are not run again; SUBSET=bundled

@@ -60,7 +60,8 @@ row() {
 # compare_rows runs the rows that were added, and writes the pages: seconds of a row. A row that fails does not stop the others; the script
 # ends with exit code 1 then.
 compare_rows() {
-  local logs=out/${results#docs/} failed=() begun i name command status
+  local logs=${results#docs/} failed=() begun i name command status
+  logs=out/${logs#out/}
   check_subset row "${all[@]}"
   mkdir -p "$results" "$logs"
   begun=$(date +%s)

@@ -43,7 +43,7 @@ func TestZerosAreCommittedBesideLosses(t *testing.T) {
 		}
 	}
 	for row := range rows {
-		t.Errorf("the row %s is missing: ROWS=%s make zero-loss", row, row)
+		t.Errorf("the row %s is missing: SUBSET=%s make zero-loss", row, row)
 	}
 }
 
@@ -109,7 +109,7 @@ esac
 		}
 	}
 	run := exec.Command(script)
-	run.Dir, run.Env = dir, append(os.Environ(), "GO="+filepath.Join(dir, "bin", "go"), "RUNS=", "ROWS=")
+	run.Dir, run.Env = dir, append(os.Environ(), "GO="+filepath.Join(dir, "bin", "go"), "RUNS=", "SUBSET=", "STALE=", "FORCE=")
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", script, err, out)
 	}

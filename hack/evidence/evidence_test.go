@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +18,8 @@ import (
 // Each script exists, and each folder of results is of a script, but those of the museum, the kill score, the nightly and upstream's suite.
 func TestEachResultHasAScript(t *testing.T) {
 	t.Chdir("../..")
-	others := []string{"museum", "museum-subjects", "kills", "suites", "nightly", "upstream-e2e", "upstream-rolling-update"}
-	made := map[string]bool{}
+	others := []string{"museum", "museum-subjects", "museum-tried", "kills", "suites", "nightly", "upstream-e2e", "upstream-rolling-update"}
+	made, matched := map[string]bool{}, map[string]bool{}
 	for _, s := range steps {
 		if info, err := os.Stat(s.script); err != nil || info.Mode()&0o111 == 0 {
 			t.Errorf("%s: %v", s.script, err)
@@ -29,6 +30,9 @@ func TestEachResultHasAScript(t *testing.T) {
 				t.Errorf("%s: no file is of %s: %v", s.name, pattern, err)
 			}
 			made[strings.Split(pattern, "/")[0]] = true
+			for _, file := range files {
+				matched[file] = true
+			}
 		}
 	}
 	entries, err := os.ReadDir(resultsDir)
@@ -39,6 +43,16 @@ func TestEachResultHasAScript(t *testing.T) {
 		if e.IsDir() && !made[e.Name()] && !slices.Contains(others, e.Name()) {
 			t.Errorf("no script makes %s", e.Name())
 		}
+	}
+	err = filepath.WalkDir(resultsDir, func(file string, e fs.DirEntry, err error) error {
+		folder, _, deep := strings.Cut(strings.TrimPrefix(file, resultsDir+"/"), "/")
+		if deep && made[folder] && !e.IsDir() && !matched[file] {
+			t.Errorf("no step has %s: a row is missing in the plan", file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -1,10 +1,11 @@
-// Command evidence makes all committed results anew with bin/hitless, by the scripts of the make targets, without the museum and the kill score.
+// Command evidence makes all committed results anew with bin/hitless, by the scripts of the make targets, without those of the museum and the kill score.
 // Results of this program are not made again, so that a call after an interrupt continues. Two scripts run at a time, each on its half of the
 // CPUs. It ends with what changed since the call began first, in words. With -merge it copies the results of shards, which were made in other
 // trees. Exit codes: 0 all was made, 1 a script failed, 2 wrong usage.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -71,6 +72,11 @@ func merged(ctx context.Context, trees []string) error {
 	}
 	if err := merge(ctx, steps, trees, sum); err != nil {
 		return errors.Join(err, os.RemoveAll(before))
+	}
+	pages := exec.CommandContext(ctx, cmp.Or(os.Getenv("GO"), "go"), "run", "./hack/docs")
+	pages.Stdout, pages.Stderr = os.Stdout, os.Stderr
+	if err := pages.Run(); err != nil {
+		return fmt.Errorf("writing the pages: %w; `make docs` does it again", err)
 	}
 	return errors.Join(tellChanges(ctx, before, sum), os.RemoveAll(before))
 }
@@ -169,7 +175,7 @@ func runScript(ctx context.Context, s step, cpus string) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "taskset", "-c", cpus, s.script)
-	cmd.Env = append(os.Environ(), "STALE=1", "GO="+tool)
+	cmd.Env = append(os.Environ(), "STALE=1", "SUBSET="+s.row, "GO="+tool)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }

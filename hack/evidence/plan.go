@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,27 +16,48 @@ import (
 	"github.com/hitless/hitless/internal/shard"
 )
 
-// step is a script that makes results.
+// step is a script that makes results, or one row of such a script.
 type step struct {
 	name, script string
+	row          string   // for SUBSET; empty for all rows
 	patterns     []string // of its files, below docs/results
 	usual        time.Duration
 }
 
-// steps are all scripts that make committed results, but the museum and the kill score. The usual times are of one CPU without KVM.
-var steps = []step{
-	{"zero-loss", "hack/zero-loss.sh", []string{"zero-loss/*.json"}, 9 * time.Hour},
-	{"conformance-matrix", "hack/conformance.sh", []string{"conformance/*/*.yaml"}, 5 * time.Hour},
-	{"dataplanes", "hack/dataplanes.sh", []string{"dataplanes/*.json"}, 4 * time.Hour},
-	{"minors", "hack/minors.sh", []string{"minors/*.json"}, 3 * time.Hour},
-	{"first-seed", "hack/first-seed.sh", []string{"first-seed/*.json"}, 3 * time.Hour},
-	{"disruptions", "hack/disruptions.sh", []string{"disruptions/*.json"}, 2 * time.Hour},
-	{"upgrades", "hack/upgrades.sh", []string{"upgrades/*.json"}, 2 * time.Hour},
-	{"bench-proxier", "hack/bench-proxier.sh", []string{"bench/*.json"}, 90 * time.Minute},
-	{"verify-runs", "hack/verify.sh", []string{"verified/*.json"}, time.Hour},
-	{"museum-tried", "hack/museum-tried.sh", []string{"museum-tried/*.json"}, time.Hour},
-	{"kernels", "hack/kernels.sh", []string{"kernels/*.json"}, time.Hour},
-	{"results", "hack/results.sh", []string{"*.json", "picture/*.json"}, 40 * time.Minute},
+// steps are all scripts that make committed results, but those of the museum and the kill score. The long scripts are split into their rows, so that
+// two CPUs and shards end at about the same time. The usual times are of one CPU without KVM.
+var steps = slices.Concat(
+	rowsOf("zero-loss", "hack/zero-loss.sh", "zero-loss/%s.json", 12*time.Minute, "rollout", "flap", "restart", "kill", "upgrade", "api-away", "relist"),
+	rowsOf("zero-loss", "hack/zero-loss.sh", "zero-loss/%s.json", 80*time.Minute, "busy"),
+	conformanceSteps(),
+	rowsOf("dataplanes", "hack/dataplanes.sh", "dataplanes/%s.json", 14*time.Minute, "policy", "flap", "restart", "rollout", "drain-scaledown"),
+	[]step{
+		{"first-seed", "hack/first-seed.sh", "", []string{"first-seed/*.json"}, 110 * time.Minute},
+		{"bench-proxier", "hack/bench-proxier.sh", "", []string{"bench/*.json"}, 90 * time.Minute},
+		{"minors", "hack/minors.sh", "", []string{"minors/*.json"}, 40 * time.Minute},
+		{"disruptions", "hack/disruptions.sh", "", []string{"disruptions/*.json"}, 40 * time.Minute},
+		{"verify-runs", "hack/verify.sh", "", []string{"verified/*.json"}, 30 * time.Minute},
+		{"upgrades", "hack/upgrades.sh", "", []string{"upgrades/*.json"}, 20 * time.Minute},
+		{"kernels", "hack/kernels.sh", "", []string{"kernels/*.json"}, 20 * time.Minute},
+		{"results", "hack/results.sh", "", []string{"*.json", "picture/*.json"}, 20 * time.Minute},
+	})
+
+// rowsOf are steps for rows of a script. The pattern is that of their files.
+func rowsOf(name, script, pattern string, usual time.Duration, rows ...string) (all []step) {
+	for _, row := range rows {
+		all = append(all, step{name + "-" + row, script, row, []string{fmt.Sprintf(pattern, row)}, usual})
+	}
+	return all
+}
+
+// conformanceSteps have one step for each subject, whose folder has no @ and /.
+func conformanceSteps() (all []step) {
+	for _, subject := range []string{"bundled", "kube-proxy@v1.37.1/iptables", "kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.37.1/nftables",
+		"kube-proxy@v1.25.3/iptables", "kube-proxy@v1.25.3/ipvs", "kube-proxy@v1.12.5/ipvs", "cilium@1.15.19", "cilium@1.20.2"} {
+		folder := strings.NewReplacer("@", "-", "/", "-").Replace(subject)
+		all = append(all, step{"conformance-" + folder, "hack/conformance.sh", subject, []string{"conformance/" + folder + "/*.yaml"}, 25 * time.Minute})
+	}
+	return all
 }
 
 // job is a step with what is left of it.
@@ -127,7 +149,7 @@ func printPlan(work []job, now time.Time) {
 	}
 	fmt.Println("To be made, two scripts at a time:")
 	for _, j := range work {
-		fmt.Printf("  %-20s %d of %d files, about %s on one CPU\n", j.name, j.missing, j.files, j.left.Round(time.Minute))
+		fmt.Printf("  %-40s %d of %d files, about %s on one CPU\n", j.name, j.missing, j.files, j.left.Round(time.Minute))
 	}
 	fmt.Printf("All end at about %s, as is usual on two CPUs.\n", end(work, now).Format("Mon 15:04"))
 }
