@@ -19,6 +19,8 @@ proxy() { printf -- '--subject kube-proxy@%s ' "$@"; }
   row k8s-126532 drain --set what=reboot --set off=20s --set lanes=tcp-new,udp-sticky --rate 50 --runs 2 $(proxy v1.31.0/iptables v1.31.14/iptables)
   row k8s-133773 upgrade --set to=itself --set cleanup=on --set others=1000 --set client=node --set target=clusterIP --rate 50 --runs 1 $(proxy v1.37.1/ipvs v1.37.1/nftables)
   row k8s-135323 rollout --set lanes=tcp-new,udp-fresh --set rollouts=1 --rate 300 --runs 1 $(proxy v1.35.4/iptables v1.36.0/iptables)
+  row k8s-128829 flap --nodes 1 --set antiAffinity=off --set openConnections=8 --set unready=100ms --set stayOpen=1s --set watch=0s --set flaps=100 --set askEvery=50ms --rate 10 --runs 1 $(proxy v1.29.15/nftables v1.30.14/nftables)
+  row k8s-139513 rollout --set others=3000 --set rollouts=1 --rate 20 --runs 1 $(proxy v1.36.0/nftables v1.36.3/nftables)
   row k8s-138927 rollout --set others=3000 --set rollouts=1 --rate 20 --runs 1 $(proxy v1.36.3/ipvs v1.37.1/ipvs)
 }
 compare_rows 180

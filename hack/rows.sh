@@ -58,7 +58,7 @@ row() {
 }
 
 # compare_rows runs the rows that were added, and writes the pages: seconds of a row. A row that fails does not stop the others; the script
-# ends with exit code 1 then.
+# ends with exit code 1 then. The script can set kept, the exit codes of runs that are results: 0 1 3, where 3 is an invalid run.
 compare_rows() {
   local logs=${results#docs/} failed=() begun i name command status
   logs=out/${logs#out/}
@@ -72,12 +72,14 @@ compare_rows() {
     status=0
     # shellcheck disable=SC2086,SC2154 # no argument has a space; the script sets common
     bin/hitless compare $command "${common[@]}" --out "$logs/$name" > "$logs/$name.log" 2>&1 || status=$?
-    case $status in
-      0 | 1 | 3) # a run that loses connections or is invalid is a result too
+    case " ${kept:-0 1 3} " in
+      *" $status "*) # a run that loses connections is a result too
         if [ -e "$logs/$name/compare.json" ] && bin/hitless results keep "$logs/$name" "$results/$name.json" >> "$logs/$name.log" 2>&1; then
           echo "  exit code $status; $results/$name.json"
           continue
         fi ;;
+    esac
+    case $status in
       130 | 143) echo "interrupted; the rows before are kept" >&2; exit "$status" ;;
     esac
     failed+=("$name")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the bundled proxier through all disruptions that must drop no connection, for docs/results/zero-loss.md. On the same seeds it runs
 # kube-proxy in IPVS mode and a red twin: the bundled proxier with a fault, or kube-proxy if it has the fault itself. Each zero needs a
-# loss of the red twin. RUNS=8 takes ten minutes for each row on two idle cores, and forty for busy. Fewer RUNS do not change docs. Rows with a
+# loss of the red twin. RUNS=8 takes 20 to 40 minutes for each row, two runs at a time, and 65 for busy. Fewer RUNS do not change docs. Rows with a
 # file in docs/results/zero-loss are not run again, unless FORCE=1. SUBSET=restart,kill runs only these rows. A row that fails does not stop the
 # others; the exit code is 1 then.
 set -euo pipefail
@@ -9,12 +9,15 @@ set -euo pipefail
 . "$(dirname "$0")/rows.sh"
 results=docs/results/zero-loss out=out/zero-loss
 runs=${RUNS:-8}
-[ "$runs" -ge 8 ] || results=out/results/zero-loss/looks
+[ "$runs" -ge 8 ] || { results=out/results/zero-loss/looks; export FORCE=1; }
+kept="0 1" # an invalid run is no result here
 twins=exec:suites/selfcheck/faulty ipvs=kube-proxy@v1.37.1/ipvs
 common=(--controlplane replay --runs "$runs")
 CGO_ENABLED=0 ${GO:-go} build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '-s -w' -o $out/ ./suites/selfcheck/faulty
-cp "$(bin/hitless build "${ipvs%/*}" | cut -sf2 | head -n 1)" $out/kube-proxy
-printf 'tcp 6 TCP\nudp 17 UDP\n' > $out/protocols # for hack/kube-proxy-at-once.yaml
+# put writes a file for hack/kube-proxy-at-once.yaml in one step, because rows that run beside this one read it.
+put() { cat > "$out/$1.$$"; chmod 755 "$out/$1.$$"; mv "$out/$1.$$" "$out/$1"; }
+put kube-proxy < "$(bin/hitless build "${ipvs%/*}" | cut -sf2 | head -n 1)"
+printf 'tcp 6 TCP\nudp 17 UDP\n' | put protocols
 
 zero() { # row, other subjects with the twin last, then arguments of `hitless compare`
   # shellcheck disable=SC2046,SC2086 # one argument for each subject
@@ -36,3 +39,4 @@ zero upgrade "$ipvs $twins/flush-on-restart.yaml" upgrade --set to=itself "${ope
 zero api-away "$ipvs $twins/keeps-endpoints.yaml" api --set away=5m --set relists=0 --rate 10 "${roll[@]}" # each attempt costs
 zero relist "$ipvs $twins/keeps-endpoints.yaml" api --set away=0s --set relists=2 --rate 50 "${roll[@]}"
 compare_rows 1200
+[ "$runs" -ge 8 ] || bin/hitless results "$results"/*.json

@@ -32,8 +32,8 @@ func museumRunCommand() *cobra.Command {
 		Use:   "run ID...",
 		Short: "Search a subject for historical bugs",
 		Long: `Run the trigger of a historical bug against a subject, and search the record for the signature of that bug. Other losses
-of the run are in its report and do not count here. --all searches for all bugs of the museum, one after the other; bugs of other modes do
-not apply. A run that fails tells nothing of its bug; the others follow. With several bugs --out has museum.json, junit.xml and a folder for each bug.
+of the run are in its report and do not count here. --all searches for all bugs of the museum, one after the other; bugs of other
+modes, or of what only an older Kubernetes writes, do not apply. A run that fails tells nothing of its bug; the others follow. With several bugs --out has museum.json, junit.xml and a folder for each bug.
 
 Exit codes: 0 not seen, 1 seen, 2 wrong usage or environment, 3 cannot tell, or no bug applies, 130 interrupted. Of several bugs, 1 when any
 is seen, else 3 when any run cannot tell. A shard to which no bug applies has 0.`,
@@ -157,7 +157,7 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 		}
 		leaveToTimeline(cmd, &one, e)
 		b, err := run.Museum(cmd.Context(), one, e)
-		if err != nil && (cmd.Context().Err() != nil || !c.all || run.Count(found, museum.DoesNotApply) == len(found)) {
+		if err != nil && (cmd.Context().Err() != nil || !c.all || run.IsUsage(err) || run.Count(found, museum.DoesNotApply) == len(found)) {
 			return found, err // a first run that fails shows that the environment is wrong
 		}
 		if err != nil {

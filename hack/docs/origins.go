@@ -84,7 +84,7 @@ func programsText(rows []results.Row) string {
 	if of(most) == len(rows) {
 		return fmt.Sprintf("The program `%.12s…` made all %s rows of these results.\n", most, units.Thousands(len(rows)))
 	}
-	return fmt.Sprintf("The program `%.12s…` made %s of the %s rows of these results; other programs made the rest.\n", most, units.Thousands(of(most)), units.Thousands(len(rows)))
+	return fmt.Sprintf("The program `%.12s…` made %s of the %s rows of these results. The rest is of other programs, or does not tell.\n", most, units.Thousands(of(most)), units.Thousands(len(rows)))
 }
 
 // committedRows are those of the committed files of some patterns; none where `make` has not written any yet.

@@ -39,7 +39,7 @@ var steps = slices.Concat(
 		{"verify-runs", "hack/verify.sh", "", []string{"verified/*.json"}, 30 * time.Minute},
 		{"upgrades", "hack/upgrades.sh", "", []string{"upgrades/*.json"}, 20 * time.Minute},
 		{"kernels", "hack/kernels.sh", "", []string{"kernels/*.json"}, 20 * time.Minute},
-		{"results", "hack/results.sh", "", []string{"*.json", "picture/*.json"}, 20 * time.Minute},
+		{"results", "hack/results.sh", "", []string{"*.json", "*.lanes.txt", "picture/*.json"}, 20 * time.Minute},
 	})
 
 // rowsOf are steps for rows of a script. The pattern is that of their files.

@@ -69,6 +69,9 @@ func Bisect(ctx context.Context, o Options, e museum.Entry, versions []string, d
 		if _, err := subject.Read(ctx, specOf(v, bad).String()); err != nil {
 			return a, UsageError{Reason: err}
 		}
+		if why := e.Applies(specOf(v, bad).String(), bad.Mode); why != "" {
+			return a, UsageError{Reason: fmt.Errorf("%s does not apply to %s: %s", e.ID, v, why)}
+		}
 	}
 	see := func(version string) (bool, error) {
 		one := o

@@ -57,8 +57,9 @@ func TestABugWhoseTriggerTheSubjectCannotRunDoesNotApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{LabOptions: site.LabOptions{Subject: "kube-proxy@v1.25.3/userspace", ControlPlane: "replay"}, Seed: 1, Out: filepath.Join(t.TempDir(), "out")}
-	if b, err := Museum(t.Context(), o, e); err != nil || b.Answer != museum.DoesNotApply {
+	o := Options{LabOptions: site.LabOptions{Subject: "kube-proxy@v1.22.10/userspace", ControlPlane: "replay"}, Seed: 1, Out: filepath.Join(t.TempDir(), "out")}
+	b, err := Museum(t.Context(), o, e)
+	if err != nil || b.Answer != museum.DoesNotApply || !strings.Contains(b.Reasons[0], "trafficPolicy=Local") {
 		t.Errorf("%s: %q, %v", b.Answer, b.Reasons, err)
 	}
 }

@@ -31,7 +31,9 @@ type Entry struct {
 	Fixed    string   // the version, and the change if it is known
 	Look     string   // one or two sentences: what a report of a run with the bug shows
 	Modes    []string // modes of proxies that can have the bug; empty for all
-	Until    string   // first version of kube-proxy that does not read what the trigger writes, as the bundled proxier does not; empty for none
+	// Until is the first version of kube-proxy that need not read what the trigger writes, because no supported upgrade leaves it; the bundled
+	// proxier need not either. Empty for none.
+	Until string
 	// Bad has the bug, and Good is the version or the mode next to it that does not. Good has no subject if none of the modes is without it.
 	Bad, Good Specimen
 
@@ -101,7 +103,7 @@ func (e Entry) Applies(subject, mode string) (whyNot string) {
 	case mode != "" && len(e.Modes) > 0 && !slices.Contains(e.Modes, mode):
 		return "the bug is one of mode " + strings.Join(e.Modes, " or ")
 	case e.Until != "" && (subject == bundled || version != "" && semver.Compare(version, e.Until) >= 0):
-		return "only kube-proxy before " + e.Until + " reads what the trigger writes"
+		return "kube-proxy from " + e.Until + " on and the bundled proxier need not read what the trigger writes: no supported upgrade leaves it"
 	}
 	return ""
 }
