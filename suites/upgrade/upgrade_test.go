@@ -7,6 +7,9 @@ import (
 	"context"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,6 +20,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/suites"
+	"github.com/hitless/hitless/suites/faulty"
 )
 
 func TestUpgrade(t *testing.T) {
@@ -42,6 +46,7 @@ var _ = BeforeSuite(func() {
 	}
 	begin("itself", "bundled", "itself", nil)
 	if suites.RunsUnlabeled() {
+		begin("flushing", "exec:"+flushing(dir), "itself", nil)
 		empty("without cleanup", "off")
 	}
 	if suites.Selected(suites.Nightly) {
@@ -50,6 +55,19 @@ var _ = BeforeSuite(func() {
 		begin("iptables", "kube-proxy@v1.25.3/iptables", "kube-proxy@v1.26.0/iptables", nil)
 	}
 })
+
+// flushing describes the bundled proxier with a fault: it deletes the Service's virtual servers when it starts again.
+func flushing(dir string) (file string) {
+	GinkgoHelper()
+	program := filepath.Join(dir, "faulty")
+	Expect(suites.Build(faulty.Package, program)).To(Succeed())
+	text, err := os.ReadFile("../selfcheck/faulty/flush-on-restart.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	file = filepath.Join(dir, "flush-on-restart.yaml")
+	text = regexp.MustCompile(`(?m)^program: .*$`).ReplaceAllLiteral(text, []byte("program: "+program))
+	Expect(os.WriteFile(file, text, 0o600)).To(Succeed())
+	return file
+}
 
 func report(name string) *analysis.Report {
 	GinkgoHelper()
@@ -61,6 +79,16 @@ func report(name string) *analysis.Report {
 var _ = Describe("an upgrade of each node's proxy, one after the other", func() {
 	It("drops no new or open connection from the bundled proxier to itself", suites.Smoke, func() {
 		Expect(suites.CheckLossless(report("itself"))).To(Succeed())
+	})
+
+	It("drops new and open connections of a proxy that starts with deleting its rules, the red twin", func() {
+		r := report("flushing")
+		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
+		for _, name := range []string{record.ProtocolNew, record.ProtocolLong} {
+			lane, err := suites.FindLane(r, name)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(lane.Outages).NotTo(BeEmpty(), name)
+		}
 	})
 
 	It("drops no new or open connection from kube-proxy v1.36.1 to v1.37.1 in mode ipvs", suites.Nightly, func() {
