@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hitless/hitless/hack/trees"
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/record"
@@ -36,13 +37,13 @@ func main() {
 	flag.IntVar(&j.Seconds, "seconds", 0, "its wall time")
 	flag.StringVar(&j.Sources, "sources", "", "digest of the program and the sources")
 	of := flag.Int("of", 0, "number of all jobs")
-	trees := flag.String("merge", "", "join the jobs of shards from these `TREES`, separated by commas")
+	merged := flag.String("merge", "", "join the jobs of shards from these `TREES`, separated by commas")
 	flag.Parse()
 	var err error
 	switch {
-	case *trees != "" && j.Name == "" && flag.NArg() > 0:
-		err = merge(context.Background(), flag.Args(), strings.Split(*trees, ","))
-	case *trees == "" && j.Name != "" && *of > 0 && flag.NArg() == 0:
+	case *merged != "" && j.Name == "" && flag.NArg() > 0:
+		err = merge(context.Background(), flag.Args(), strings.Split(*merged, ","))
+	case *merged == "" && j.Name != "" && *of > 0 && flag.NArg() == 0:
 		err = keep(context.Background(), j, *of)
 	default:
 		fmt.Fprintln(os.Stderr, "nightly: give -job NAME and -of NUMBER, or -merge TREES and the names of all jobs")
@@ -87,12 +88,12 @@ func keep(ctx context.Context, j results.Job, of int) (err error) {
 
 // merge joins the jobs of shards, and copies the results of suites from the tree that made them. Each job must stand in one tree and in no other,
 // and all must be of one program and one state of the sources; else nothing is copied.
-func merge(ctx context.Context, names, trees []string) error {
+func merge(ctx context.Context, names, from []string) error {
 	joined := results.Jobs{Of: len(names)}
 	var errs []error
 	of := map[string][]string{}       // trees by job
 	origins := map[[2]string]string{} // tree by program and sources
-	for _, tree := range trees {
+	for _, tree := range from {
 		jobs, err := results.ReadJobs(ctx, filepath.Join(tree, jobsFile))
 		if err != nil {
 			return err
@@ -109,7 +110,13 @@ func merge(ctx context.Context, names, trees []string) error {
 		errs = append(errs, fmt.Errorf("the jobs are of %d programs or states of the sources: those of %s differ", len(origins),
 			strings.Join(slices.Sorted(maps.Values(origins)), " and ")))
 	}
-	if errs = append(errs, misplaced(names, of)...); len(errs) > 0 {
+	errs = append(errs, trees.Once(names, of, "of the shards")...)
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if !slices.Contains(names, name) {
+			errs = append(errs, fmt.Errorf("there is no job %s", name))
+		}
+	}
+	if len(errs) > 0 {
 		return fmt.Errorf("nothing is merged: %w", errors.Join(errs...))
 	}
 	for _, j := range joined.Jobs {
@@ -120,40 +127,15 @@ func merge(ctx context.Context, names, trees []string) error {
 	return joined.Write(jobsFile)
 }
 
-// misplaced has an error for each job that is in no tree, in two, or unknown.
-func misplaced(names []string, of map[string][]string) (errs []error) {
-	for _, name := range names {
-		switch made := of[name]; {
-		case len(made) == 0:
-			errs = append(errs, fmt.Errorf("the job %s is missing", name))
-		case len(made) > 1:
-			errs = append(errs, fmt.Errorf("the job %s was made twice: in %s", name, strings.Join(made, " and ")))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		if !slices.Contains(names, name) {
-			errs = append(errs, fmt.Errorf("there is no job %s", name))
-		}
-	}
-	return errs
-}
-
 // copySuite copies the results of a job that is a suite. Other jobs have none, and not each suite has.
 func copySuite(tree, job string) error {
 	suite, is := strings.CutPrefix(job, "suite-")
 	if !is {
 		return nil
 	}
-	name := resultsDir + "/suites/" + suite + ".json"
-	data, err := fs.ReadFile(os.DirFS(tree), name)
+	err := trees.Copy(tree, resultsDir+"/suites/"+suite+".json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	return cache.WriteFile(name, data)
+	return err
 }
