@@ -176,6 +176,11 @@ func (a *Analysis) rounds() (all []round) {
 	return all
 }
 
+// Proving reports whether the detector was being proved at a time.
+func (a *Analysis) Proving(at time.Duration) bool {
+	return slices.ContainsFunc(a.rounds(), func(r round) bool { return at >= r.from && at < r.to })
+}
+
 // judgeRounds finds the kinds that the first round did not prove, and for each later one also the faults that were not found.
 func (p *proof) judgeRounds(a *Analysis) {
 	for i := range p.rounds {

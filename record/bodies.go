@@ -314,6 +314,9 @@ type Check struct {
 	SeenElsewhere string `attr:"seenElsewhere,omitempty"`
 }
 
+// ARPTarget begins the target of a check that asks which nodes answer an ARP request. Its result has the names of the nodes.
+const ARPTarget = "arp "
+
 // Unsupported is the result of a check that this kernel cannot make.
 const Unsupported = "unsupported"
 

@@ -2,10 +2,8 @@ package reports
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,8 +18,8 @@ import (
 const lanesWidth = 58
 
 // WriteLanes draws a run's scenario as lines of text: what was run, the time since the second in which the scenario began, the
-// events, and a line for each path of each measured lane, a column for each second or more. A column shows the worst that its
-// attempts came to. Below stands how many failed, and the cause of the worst gap.
+// events, and a line for each path of each measured lane and each lane to a port without a Service, a column for each second or more. A
+// column shows the worst that its attempts came to. The pods that answered a lane have lines too, if they are few. Below stands how many failed, and the cause of the worst gap.
 func WriteLanes(w io.Writer, r *analysis.Report, h *record.History) error {
 	a, err := analysis.New(h)
 	if err != nil {
@@ -93,10 +91,7 @@ func lanesText(a *analysis.Analysis) string {
 	// Columns are whole seconds, so that a thinned record's bucket lies in one.
 	zero := chart.FloorTo(scenario.From, record.BucketLength)
 	x := lanesAxis(zero, scenario.To)
-	var rows []laneRow
-	for _, l := range a.Measured() {
-		rows = append(rows, laneRows(a, x, l)...)
-	}
+	rows := allRows(a, x)
 	width := len("events")
 	for _, r := range rows {
 		width = max(width, utf8.RuneCountInString(r.name))
@@ -137,51 +132,6 @@ func lanesAxis(zero, to time.Duration) chart.Axis {
 	}
 }
 
-// The letters of a path, and their order in the legend.
-const laneLetters = "█▓▒×·"
-
-var laneWords = map[rune]string{'█': "ok", '▓': "dropped", '▒': "delayed", '×': "the probe's own fault", '·': "no attempt"}
-
-type laneRow struct{ name, text string }
-
-// laneRows are the lines of a lane, one for each node.
-func laneRows(a *analysis.Analysis, x chart.Axis, l *analysis.Lane) []laneRow {
-	byNode := map[uint16]*chart.Tally{}
-	for i := range l.Records {
-		if r := &l.Records[i]; r.Intended >= x.From && r.Intended < x.To {
-			if byNode[r.Node] == nil {
-				byNode[r.Node] = chart.NewTally(x.Buckets)
-			}
-			byNode[r.Node].Add(x.Bucket(r.Intended), r)
-		}
-	}
-	var rows []laneRow
-	for node, n := range byNode {
-		name := analysis.NodeText(a.Nodes[node])
-		if len(a.Measured()) > 1 {
-			name = l.Name + " " + name
-		}
-		var b strings.Builder
-		for i := range n.Attempts {
-			switch {
-			case n.Attempts[i] == 0:
-				b.WriteRune('·')
-			case n.Dropped[i] > 0:
-				b.WriteRune('▓')
-			case n.Delayed[i] > 0:
-				b.WriteRune('▒')
-			case n.Probe[i] > 0:
-				b.WriteRune('×')
-			default:
-				b.WriteRune('█')
-			}
-		}
-		rows = append(rows, laneRow{name, b.String()})
-	}
-	slices.SortFunc(rows, func(p, q laneRow) int { return cmp.Compare(p.name, q.name) })
-	return rows
-}
-
 // ruler writes the seconds since zero above every tenth column.
 func ruler(x chart.Axis, zero time.Duration) string {
 	text := []rune(strings.Repeat(" ", x.Buckets+8))
@@ -191,69 +141,4 @@ func ruler(x chart.Axis, zero time.Duration) string {
 		}
 	}
 	return string(text)
-}
-
-// laneMarks writes what happened, each with a bar in its column: as many lines as it takes for no two to meet.
-func laneMarks(a *analysis.Analysis, x chart.Axis) []string {
-	type mark struct {
-		column int
-		text   string
-	}
-	var marks []mark
-	for _, e := range a.Events {
-		if text := laneMark(a, e); text != "" && e.At >= x.From && e.At < x.To {
-			marks = append(marks, mark{x.Bucket(e.At), "|" + text})
-		}
-	}
-	const most = 8
-	var lines [][]rune
-	left := 0
-	for _, m := range marks {
-		put := false
-		for i := range lines {
-			if len(lines[i]) < m.column {
-				lines[i] = append(append(lines[i], []rune(strings.Repeat(" ", m.column-len(lines[i])))...), []rune(m.text+" ")...)
-				put = true
-				break
-			}
-		}
-		switch {
-		case put:
-		case len(lines) == most:
-			left++
-		default:
-			lines = append(lines, []rune(strings.Repeat(" ", m.column)+m.text+" "))
-		}
-	}
-	var texts []string
-	for _, line := range lines {
-		texts = append(texts, string(line))
-	}
-	if left > 0 {
-		texts = append(texts, fmt.Sprintf("… %s more", units.Plural(left, "event")))
-	}
-	return texts
-}
-
-// laneMark is what an event is called in the drawing; empty for those that are left out.
-func laneMark(a *analysis.Analysis, e record.Event) string {
-	switch body := e.Body.(type) {
-	case record.Step:
-		if body.State == "begin" {
-			return e.Object
-		}
-	case record.Pod:
-		if slices.Contains([]string{"ready", "terminating", "exited"}, body.State) && a.Serves(analysis.PodOf(e)) {
-			return "pod on " + analysis.NodeOf(e) + " " + body.State
-		}
-	case record.Proxy:
-		if slices.Contains([]string{"killed", "exited", "ready", "flushed", "restored"}, body.State) {
-			return "proxy of " + e.Node + " " + body.State
-		}
-	case record.Membership:
-		if a.Measures(record.NewFrontend(body.Address, body.Port, body.Protocol)) {
-			return "balancer: " + cmp.Or(strings.Join(body.Nodes, ", "), "no node")
-		}
-	}
-	return ""
 }

@@ -118,3 +118,81 @@ func TestTheLanesOfAThinnedRecordAreThoseOfTheWhole(t *testing.T) {
 		}
 	}
 }
+
+// Each pod that answered has a line: the old pod answers before the new one, and never after its end. More pods than fit have none.
+func TestLanesShowWhichPodsAnswered(t *testing.T) {
+	for rollouts, want := range map[int]int{1: 2, 3: 4, 8: 0} {
+		o := recordtest.Rollout{Seed: 3, Fallback: true, Rollouts: rollouts}
+		text := lanesOf(t, o.Start(o.Lab()))
+		var pods []string
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "  by web-") {
+				pods = append(pods, line)
+			}
+		}
+		if len(pods) != want {
+			t.Errorf("%d lines of pods in a run with %d rollouts, want %d:\n%s", len(pods), rollouts, want, text)
+		}
+		for i := 1; i < len(pods); i++ {
+			if strings.Index(pods[i-1], "■") >= strings.Index(pods[i], "■") || utf8.RuneCountInString(pods[i-1]) >= utf8.RuneCountInString(pods[i]) {
+				t.Errorf("the pods did not answer one after the other:\n%s", text)
+			}
+		}
+	}
+}
+
+// The steps of a proof in the middle of a scenario are no part of the drawing; those before and after it are.
+func TestLanesLeaveOutTheProof(t *testing.T) {
+	o := recordtest.Rollout{Seed: 3, Fallback: true, Rollouts: 1}
+	s := o.Lab()
+	at := func(seconds int) time.Duration { return recordtest.ScenarioAt + time.Duration(seconds)*time.Second }
+	for i, name := range []string{"before", "proof-2-1: drop for 100ms on canary", "after"} {
+		s.Step(name, at(3*i+1), at(3*i+2))
+	}
+	for second, state := range map[int]string{3: "begin", 6: "end"} {
+		s.Event(at(second), record.KindProof, "", "proof 2", "proof 2", "state", state, "number", "2", "kinds", "tcp-new")
+	}
+	if text := lanesOf(t, o.Start(s)); strings.Contains(text, "proof-2") || !strings.Contains(text, "|before") || !strings.Contains(text, "|after") {
+		t.Error(text)
+	}
+}
+
+// Where not all events have room, the steps have it.
+func TestLanesPreferSteps(t *testing.T) {
+	o := recordtest.Rollout{Seed: 3, Fallback: true, Rollouts: 3}
+	s := o.Lab()
+	for i := range 5 {
+		s.Step("step", recordtest.ScenarioAt+time.Duration(i)*time.Second, recordtest.ScenarioAt+time.Duration(i+1)*time.Second)
+	}
+	text := lanesOf(t, o.Start(s))
+	if !strings.Contains(text, "events more") || strings.Count(text, "|step") != 5 || strings.Count(text, "|roll out") != 3 {
+		t.Error(text)
+	}
+}
+
+// A control lane to a port without a Service is a part of the drawing, and the lanes of the proof are none.
+func TestLanesHaveThoseWithoutAService(t *testing.T) {
+	for role, want := range map[string]bool{record.RoleUnserved: true, "": false} {
+		o := recordtest.Rollout{Seed: 3, Fallback: true, Rollouts: 1}
+		s := o.Start(o.Lab())
+		s.Probe(recordtest.Lane{ID: 9, Name: "other", Target: recordtest.CanaryAddress, Rate: 10, From: recordtest.ScenarioAt, To: recordtest.ScenarioAt + 5*time.Second, Control: true})
+		for i := range s.Events {
+			if e := &s.Events[i]; e.Kind == record.KindLane && e.Attrs["name"] == "other" && role != "" {
+				e.Attrs["role"] = role
+			}
+		}
+		if text := lanesOf(t, s); strings.Contains(text, "\nother node-") != want {
+			t.Errorf("role %q:\n%s", role, text)
+		}
+	}
+}
+
+// The answer to an ARP request has a mark of its own: no lane shows it.
+func TestLanesTellWhoAnswersARP(t *testing.T) {
+	o := recordtest.Rollout{Seed: 3, Fallback: true, Rollouts: 1}
+	s := o.Lab()
+	s.Event(recordtest.ScenarioAt+time.Second, record.KindCheck, "", "203.0.113.10", "", "client", "load balancer", "target", record.ARPTarget+"203.0.113.10", "want", "", "got", "node-1 node-2")
+	if text := lanesOf(t, o.Start(s)); !strings.Contains(text, "|ARP answered by node-1 node-2") {
+		t.Error(text)
+	}
+}

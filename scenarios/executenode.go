@@ -49,12 +49,9 @@ func (w executor) AskARP(ctx context.Context, s timeline.Step) error {
 	}
 	got := cmp.Or(strings.Join(answer, " "), "no node")
 	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: s.Object, Text: fmt.Sprintf("%s answered an ARP request for %s", got, s.Object),
-		Body: record.Check{Client: "load balancer", Target: ARPTarget + s.Object, Got: got}})
+		Body: record.Check{Client: "load balancer", Target: record.ARPTarget + s.Object, Got: got}})
 	return nil
 }
-
-// ARPTarget begins the target of a check of `ask arp`. Its result are the names of nodes.
-const ARPTarget = "arp "
 
 // onNode changes a node past its proxy, and records that with the time before the change.
 func (w executor) onNode(s timeline.Step, what string, change func(nodes Commands) error) error {

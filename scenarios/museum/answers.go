@@ -8,7 +8,6 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/scenarios"
 )
 
 // answering is a bug that gives answers where none may come. Its method search is a Signature.
@@ -104,7 +103,7 @@ func answersOfNodes(r *Record) Finding {
 	for _, e := range r.Events {
 		c, is := e.Body.(record.Check)
 		during := slices.ContainsFunc(asked, func(s step) bool { return e.At >= s.begin && e.At <= s.end })
-		if is && during && strings.HasPrefix(c.Target, scenarios.ARPTarget) && len(strings.Fields(c.Got)) > 1 && c.Got != "no node" {
+		if is && during && strings.HasPrefix(c.Target, record.ARPTarget) && len(strings.Fields(c.Got)) > 1 && c.Got != "no node" {
 			return Finding{Seen, []string{fmt.Sprintf("%s answered an ARP request for %s at %.1f s", c.Got, e.Object, e.At.Seconds())}}
 		}
 	}
