@@ -255,20 +255,22 @@ func museumBisectCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "bisect ID", Short: "Find the versions of kube-proxy with a bug, in each release branch", Args: cobra.ExactArgs(1),
-		Long: `Find the oldest and the newest of some versions of kube-proxy with a bug in each release branch, such as v1.12, in the mode in which the museum
-has it. Fixes are picked into each branch at another time. Within a branch versions with the bug are assumed to follow each other without a gap.
-So n versions of a branch need about log2(n) runs, and n where none of them has it. Each version is built when it is needed.
+		Long: `Find the oldest and the newest version of kube-proxy with a bug, in the mode in which the museum has it. Without --versions it searches the first
+release of each minor version, such as v1.22.0, and the museum's own version. That takes about ten runs. It assumes that the versions with the bug
+follow each other without a gap.
+
+With --versions it searches each release branch, such as v1.12, because fixes are picked into each branch at another time. It then assumes within
+each branch that there is no gap. So n versions of a branch need about log2(n) runs, and n where none of them has it. Each version is built when
+it is needed.
 
 Exit codes: 0 found, 1 the bug is not seen in the version that the museum names, 2 wrong usage or environment, 3 a run cannot tell,
 130 interrupted.`,
-		Example: `  hitless museum bisect k8s-105657 --versions v1.19.16,v1.20.15,v1.21.14,v1.22.3,v1.22.17 --controlplane replay`,
+		Example: `  hitless museum bisect k8s-105657 --controlplane replay
+  hitless museum bisect k8s-105657 --versions v1.19.16,v1.20.15,v1.21.14,v1.22.3,v1.22.17 --controlplane replay`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := museum.Find(args[0])
 			if err != nil {
 				return err
-			}
-			if len(versions) == 0 {
-				return errors.New("give --versions, such as --versions v1.20.15,v1.21.14,v1.22.17")
 			}
 			if err := fill(&o, cmd, "", set); err != nil {
 				return err
@@ -293,7 +295,7 @@ Exit codes: 0 found, 1 the bug is not seen in the version that the museum names,
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&versions, "versions", nil, "versions to search, a `LIST` such as v1.20.15,v1.22.17; the museum's own version is added")
+	f.StringSliceVar(&versions, "versions", nil, "versions to search, a `LIST` such as v1.20.15,v1.22.17 (default the first release of each minor version); the museum's own version is added")
 	seedFlag(f, &o, "seed of the runs")
 	f.StringVar(&o.Out, "out", "", "folder for the runs, one folder for each version (default out/bisect-ID)")
 	f.BoolVar(&asJSON, "json", false, "write the result as JSON")

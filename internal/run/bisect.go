@@ -22,13 +22,14 @@ type Affected struct {
 	Last     string      `json:"last"`     // newest version with the bug; versions in between can be without it
 	Before   string      `json:"before"`   // next older version, without the bug; empty if First is the oldest that was given
 	After    string      `json:"after"`    // next newer version, without the bug; empty if Last is the newest that was given
-	Branches []Branch    `json:"branches"` // from old to new
+	Branches []Branch    `json:"branches"` // from old to new; one with the name v1 where the first releases were searched
 	Runs     []BugResult `json:"runs"`     // in the order in which they were made
 }
 
-// Branch tells which of the given versions of one release branch have a bug. Fixes are picked into each branch at another time.
+// Branch tells which of the given versions of one release branch have a bug. Fixes are picked into each branch at another time. The first releases
+// of all minor versions are a branch too.
 type Branch struct {
-	Name    string   `json:"name"`    // such as v1.12
+	Name    string   `json:"name"`    // such as v1.12, or v1 for the first releases
 	First   string   `json:"first"`   // oldest version of the branch with the bug; empty for none
 	Last    string   `json:"last"`    // newest version of the branch with the bug; those in between were not all run
 	Without []string `json:"without"` // versions of the branch that were run and do not have it, from old to new
@@ -52,19 +53,32 @@ func (a Affected) Text() string {
 	}
 	text := fmt.Sprintf("%s is seen in kube-proxy %s in mode %s", a.ID, strings.Join(with, ", "), a.Mode)
 	if len(without) > 0 {
-		return text + "; not in " + strings.Join(without, ", ")
+		text += "; not in " + strings.Join(without, ", ")
+	} else {
+		text += "; no version without it was given"
 	}
-	return text + "; no version without it was given"
+	if len(a.Branches) == 1 && a.Branches[0].Name == wholeMajor {
+		text += "; only first releases were searched, and none between the oldest and the newest with the bug was expected to be without it"
+	}
+	return text
 }
 
+// wholeMajor names the branch of the first releases.
+const wholeMajor = "v1"
+
 // Bisect searches each release branch of some versions of kube-proxy for the oldest and the newest version with a bug. It assumes that those
-// with the bug follow each other in their branch without a gap. A run that cannot tell is an InvalidError.
+// with the bug follow each other in their branch without a gap. Without versions it searches the first releases of the minor versions, such as
+// v1.22.0, as one branch. A run that cannot tell is an InvalidError.
 func Bisect(ctx context.Context, o Options, e museum.Entry, versions []string, done func(BugResult)) (Affected, error) {
 	bad, err := subject.Read(ctx, e.Bad.Subject)
 	if err != nil {
 		return Affected{}, err
 	}
 	a := Affected{ID: e.ID, Mode: bad.Mode}
+	branch := semver.MajorMinor
+	if len(versions) == 0 {
+		versions, branch = firstReleases(e, bad), semver.Major
+	}
 	for _, v := range versions {
 		if _, err := subject.Read(ctx, specOf(v, bad).String()); err != nil {
 			return a, UsageError{Reason: err}
@@ -85,8 +99,22 @@ func Bisect(ctx context.Context, o Options, e museum.Entry, versions []string, d
 		done(b)
 		return shows(b)
 	}
-	err = a.search(versions, bad.Version, see)
+	err = a.search(versions, bad.Version, branch, see)
 	return a, err
+}
+
+// firstReleases are the first releases of the minor versions of kube-proxy that can have a bug, from old to new.
+func firstReleases(e museum.Entry, bad subject.Spec) (versions []string) {
+	newest := semver.MajorMinor(subject.Newest(bad.Mode, newest()))
+	for minor := 0; ; minor++ {
+		version := fmt.Sprintf("v1.%d.0", minor)
+		switch {
+		case semver.Compare(version, newest+".0") > 0:
+			return versions
+		case semver.Compare(version, subject.Oldest(bad.Mode)+".0") >= 0 && e.Applies(specOf(version, bad).String(), bad.Mode) == "":
+			versions = append(versions, version)
+		}
+	}
 }
 
 // shows reports whether a run shows the bug. A run that tells neither is an InvalidError: the version would count as one without the bug.
@@ -103,8 +131,8 @@ func specOf(version string, s subject.Spec) subject.Spec {
 	return s
 }
 
-// search sets the fields of versions. One version is known to have the bug, which is checked first.
-func (a *Affected) search(versions []string, known string, see func(version string) (bool, error)) error {
+// search sets the fields of versions. One version is known to have the bug, which is checked first. branch names the branch of a version.
+func (a *Affected) search(versions []string, known string, branch func(version string) string, see func(version string) (bool, error)) error {
 	versions = slices.Compact(slices.SortedFunc(slices.Values(append(slices.Clone(versions), known)), semver.Compare))
 	asked := map[string]bool{}
 	see = once(see, asked)
@@ -115,9 +143,9 @@ func (a *Affected) search(versions []string, known string, see func(version stri
 		return fmt.Errorf("%s is not seen in %s, which has it: another seed may show it", a.ID, known)
 	}
 	for len(versions) > 0 {
-		name := semver.MajorMinor(versions[0])
+		name := branch(versions[0])
 		n := len(versions)
-		if next := slices.IndexFunc(versions, func(v string) bool { return semver.MajorMinor(v) != name }); next >= 0 {
+		if next := slices.IndexFunc(versions, func(v string) bool { return branch(v) != name }); next >= 0 {
 			n = next
 		}
 		b := Branch{Name: name, oldest: versions[0], Without: []string{}}
