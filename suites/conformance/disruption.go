@@ -53,6 +53,12 @@ var laneWords = map[string]struct {
 	flowsWord:   {[]string{stickyLane}, "a flow of datagrams whose pod has ended is answered by another pod within 2 s", []string{"udp", "removed-flows"}},
 }
 
+// removedFlows are the sources of promises about flows whose pods or Service are gone for a while, by the scenario.
+var removedFlows = map[string]string{
+	"scale":    udpFlows,
+	"recreate": "kubernetes#91236: the flows of a Service that was created again reach its pods",
+}
+
 // flowsWord is the group of lanes whose loss may last as long as followWithin: a pod ends before the proxies learn of it.
 const flowsWord = "flows"
 
@@ -146,8 +152,8 @@ func (d disruption) specs() (all []Spec) {
 			lanes += "," + lane
 		}
 		source, features := d.source, slices.Concat(d.features, group.features)
-		if run.Scenario == "scale" && word == "datagrams" {
-			source, features = udpFlows, append(features, "removed-flows")
+		if of := removedFlows[run.Scenario]; of != "" && word == "datagrams" {
+			source, features = of, append(features, "removed-flows")
 		}
 		if word == flowsWord {
 			source = udpFlows
@@ -234,6 +240,8 @@ func disruptionRuns() []disruption {
 			"a change of the type and back loses no new connection at the node port", policySource, []string{"policy-change", "node-port"}, nil, false},
 		{Run{Name: "recreate", Scenario: "recreate", Set: set("away", "5s")}, Extended,
 			"a Service that is created again with the same addresses serves 2 s later", e2e + "should work after the service has been recreated", []string{"recreate"}, nil, false},
+		{Run{Name: "recreate-node-port", Scenario: "recreate", Set: set("away", "5s", "target", "nodePort")}, Extended,
+			"a Service that is created again with the same node ports serves 2 s later", e2e + "should work after the service has been recreated", []string{"recreate", "node-port"}, []string{"datagrams"}, false},
 		{Run{Name: "api-away", Scenario: "api", Set: set("away", "40s", "relists", "0", "trafficPolicy", "Cluster", "shutdownDelay", "5s", "gracePeriod", "10s"), Rate: 20}, Core,
 			"proxies without an API server keep serving, and follow the next change", apiSource, []string{"api-outage", "rollout"}, nil, false},
 		{Run{Name: "api-relist", Scenario: "api", Set: set("away", "0s", "relists", "2", "trafficPolicy", "Cluster", "shutdownDelay", "5s", "gracePeriod", "10s")}, Core,
