@@ -209,9 +209,7 @@ func (p *Proxier) step(ctx context.Context) {
 		p.forgetFlows(ctx)
 	case <-p.timers.reconcile.C:
 		p.timers.reconcile.running = false
-		if err := p.syncAll(ctx); err != nil && ctx.Err() == nil {
-			p.Log.Error("reconciliation failed", "error", err)
-		}
+		p.reconcile(ctx)
 		p.timers.reconcile.start(p.Periods.Reconcile)
 	case <-p.timers.look.C:
 		p.timers.look.running = false
@@ -230,6 +228,11 @@ func (p *Proxier) look(ctx context.Context) {
 		return
 	}
 	p.Log.Warn("another program has deleted a virtual server; the whole kernel state is read", "vip", key.String())
+	p.reconcile(ctx)
+}
+
+// reconcile runs a full pass while the proxier runs, and logs its failure.
+func (p *Proxier) reconcile(ctx context.Context) {
 	if err := p.syncAll(ctx); err != nil && ctx.Err() == nil {
 		p.Log.Error("reconciliation failed", "error", err)
 	}

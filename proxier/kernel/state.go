@@ -86,12 +86,13 @@ func (s *State) Keys() []Key { return slices.SortedFunc(maps.Keys(s.servers), Ke
 // After returns the key that follows k in the order of Keys, and the first one after the last; false if there is no virtual server.
 func (s *State) After(k Key) (next Key, exists bool) {
 	var first Key
+	before := func(a, b Key) bool { return b == Key{} || a.Compare(b) < 0 }
 	for other := range s.servers {
-		if other.Compare(k) > 0 && (next == Key{} || other.Compare(next) < 0) {
-			next = other
-		}
-		if (first == Key{}) || other.Compare(first) < 0 {
+		if before(other, first) {
 			first = other
+		}
+		if other.Compare(k) > 0 && before(other, next) {
+			next = other
 		}
 	}
 	if (next == Key{}) {

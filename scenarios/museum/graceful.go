@@ -17,7 +17,7 @@ func graceful() []Entry {
 			Issue: upstream + "/issues/73154", Fix: upstream + "/pull/75283",
 			Affected: "kube-proxy v1.11.5 to v1.11.10, v1.12.2 to v1.12.7, v1.13.0 to v1.13.5 and v1.14.0 in mode ipvs",
 			Fixed:    "v1.12.8, v1.13.6, v1.14.1 (#75283)", Modes: []string{ipvs},
-			Look: "Each node refuses connections for a moment when its proxy starts. No node should lose any.",
+			Look: "Each node refuses connections for 120 ms or longer when its proxy starts. With the fix the loss is shorter.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.13.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.13.12/ipvs"},
 			Scenario: "restart", Set: restart, Rate: shortLossRate,
 			Signature: pattern{occasions: restarted, name: "restarts of a proxy", protocol: record.ProtocolNew, onNode: true, classes: refusing,
@@ -42,7 +42,8 @@ func graceful() []Entry {
 		}),
 		{
 			ID: "k8s-81775", Title: "a client that uses a port again is sent to a pod that has ended",
-			Issue: upstream + "/issues/81775", Affected: "kube-proxy v1.13.0 and v1.13.1 in mode ipvs", Fixed: "v1.13.2", Modes: []string{ipvs},
+			Issue: upstream + "/issues/81775", Fix: upstream + "/pull/71834",
+			Affected: "kube-proxy v1.13.0 and v1.13.1 in mode ipvs", Fixed: "v1.13.2 (#71834 sets expire_nodest_conn)", Modes: []string{ipvs},
 			Look: "New connections fail for more than a minute after the end of a pod, if their five-tuple was used before.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.13.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.13.12/ipvs"},
 			Scenario: "rollout", Set: map[string]string{"reuse": "10s", "trafficPolicy": "Cluster", "replicas": "2", "rollouts": "1", "settle": "75s",

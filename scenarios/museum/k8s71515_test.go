@@ -39,26 +39,27 @@ func TestK8s71515(t *testing.T) {
 		want   Answer
 		reason string
 	}{
-		"the bug":                        {flapped(repeated("node-1", 3, 12_000, 60_000, record.Rejected)...), Seen, "node-1 refused connections 3 times"},
-		"the bug, short windows":         {flapped(repeated("node-2", 4, 400, 60_000, record.Rejected)...), Seen, "node-2 refused connections 4 times"},
-		"nothing lost":                   {flapped(), NotSeen, "three times"},
-		"twice only":                     {flapped(repeated("node-1", 2, 12_000, 60_000, record.Rejected)...), NotSeen, ""},
-		"each minute, ten seconds later": {flapped(later(repeated("node-1", 3, 12_000, 60_000, record.Rejected), 10_000)...), Seen, "node-1 refused connections 3 times"},
-		"each 70 s":                      {flapped(repeated("node-1", 3, 12_000, 70_000, record.Rejected)...), NotSeen, ""},
-		"each 50 s":                      {flapped(repeated("node-1", 4, 12_000, 50_000, record.Rejected)...), NotSeen, ""},
-		"longer than a sync":             {flapped(repeated("node-1", 3, 40_000, 60_000, record.Rejected)...), NotSeen, ""},
-		"timeouts only":                  {flapped(repeated("node-1", 3, 12_000, 60_000, record.ConnectTimeout)...), NotSeen, ""},
-		"no connection was open":         {shut(flapped()), CannotTell, "no connection was open"},
-		"open to one pod only":           {lopsided(flapped()), CannotTell, "no connection was open to one of the pods"},
-		"no pod became ready":            {withoutState(flapped(), "ready"), CannotTell, "0 pods became unready and ready again"},
-		"no pod became unready":          {withoutState(flapped(), "unready"), CannotTell, "0 pods became unready and ready again"},
-		"a watch of two minutes":         {ended(flapped(repeated("node-1", 2, 12_000, 60_000, record.Rejected)...), 160_000), CannotTell, "watched for 2m0"},
-		"another traffic policy":         {with(flapped(), "trafficPolicy", "Local"), CannotTell, "needs trafficPolicy=Cluster"},
-		"a timeline":                     {as(flapped(repeated("node-1", 3, 12_000, 60_000, record.Rejected)...), "timeline"), Seen, "node-1"},
-		"a timeline without loss":        {as(flapped(), "timeline"), NotSeen, ""},
-		"a rollout":                      {as(flapped(), "rollout"), CannotTell, "needs flap"},
-		"no proof":                       {unproved(flapped()), CannotTell, "invalid"},
-		"refused in the flap only":       {flapped(loss{"node-1", ms(20_000), ms(25_000), record.Rejected}), NotSeen, ""},
+		"the bug":                         {flapped(repeated("node-1", 3, 12_000, 60_000, record.Rejected)...), Seen, "node-1 refused connections 3 times"},
+		"the bug, short windows":          {flapped(repeated("node-2", 4, 400, 60_000, record.Rejected)...), Seen, "node-2 refused connections 4 times"},
+		"nothing lost":                    {flapped(), NotSeen, "three times"},
+		"twice only":                      {flapped(repeated("node-1", 2, 12_000, 60_000, record.Rejected)...), NotSeen, ""},
+		"each minute, ten seconds later":  {flapped(later(repeated("node-1", 3, 12_000, 60_000, record.Rejected), 10_000)...), Seen, "node-1 refused connections 3 times"},
+		"one of three, ten seconds later": {flapped(shifted(repeated("node-1", 3, 12_000, 60_000, record.Rejected), 1)...), NotSeen, ""},
+		"each 70 s":                       {flapped(repeated("node-1", 3, 12_000, 70_000, record.Rejected)...), NotSeen, ""},
+		"each 50 s":                       {flapped(repeated("node-1", 4, 12_000, 50_000, record.Rejected)...), NotSeen, ""},
+		"longer than a sync":              {flapped(repeated("node-1", 3, 40_000, 60_000, record.Rejected)...), NotSeen, ""},
+		"timeouts only":                   {flapped(repeated("node-1", 3, 12_000, 60_000, record.ConnectTimeout)...), NotSeen, ""},
+		"no connection was open":          {shut(flapped()), CannotTell, "no connection was open"},
+		"open to one pod only":            {lopsided(flapped()), CannotTell, "no connection was open to one of the pods"},
+		"no pod became ready":             {withoutState(flapped(), "ready"), CannotTell, "0 pods became unready and ready again"},
+		"no pod became unready":           {withoutState(flapped(), "unready"), CannotTell, "0 pods became unready and ready again"},
+		"a watch of two minutes":          {ended(flapped(repeated("node-1", 2, 12_000, 60_000, record.Rejected)...), 160_000), CannotTell, "watched for 2m0"},
+		"another traffic policy":          {with(flapped(), "trafficPolicy", "Local"), CannotTell, "needs trafficPolicy=Cluster"},
+		"a timeline":                      {as(flapped(repeated("node-1", 3, 12_000, 60_000, record.Rejected)...), "timeline"), Seen, "node-1"},
+		"a timeline without loss":         {as(flapped(), "timeline"), NotSeen, ""},
+		"a rollout":                       {as(flapped(), "rollout"), CannotTell, "needs flap"},
+		"no proof":                        {unproved(flapped()), CannotTell, "invalid"},
+		"refused in the flap only":        {flapped(loss{"node-1", ms(20_000), ms(25_000), record.Rejected}), NotSeen, ""},
 	} {
 		f := k8s71515().Judge(c.run.record(t))
 		if text := strings.Join(f.Reasons, "\n"); f.Answer != c.want || !strings.Contains(text, c.reason) {
@@ -72,6 +73,12 @@ func later(losses []loss, shift int) []loss {
 	for i := range losses {
 		losses[i].from, losses[i].to = losses[i].from+ms(shift), losses[i].to+ms(shift)
 	}
+	return losses
+}
+
+// shifted returns the losses with one of them ten seconds later.
+func shifted(losses []loss, i int) []loss {
+	later(losses[i:i+1], 10_000)
 	return losses
 }
 

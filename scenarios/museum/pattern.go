@@ -160,14 +160,13 @@ func (p pattern) matches(r *Record, l lossOnPath) bool {
 
 // ofClasses reports whether nine tenths of the failed attempts have one of the pattern's classes.
 func (p pattern) ofClasses(l lossOnPath) bool {
-	all, ours := 0, 0
+	ours := 0
 	for class, n := range l.classes {
-		all += n
 		if len(p.classes) == 0 || slices.ContainsFunc(p.classes, func(c record.Class) bool { return c.String() == class }) {
 			ours += n
 		}
 	}
-	return 10*ours >= 9*all
+	return 10*ours >= 9*l.failed()
 }
 
 // servedMeanwhile reports whether a protocol's lane got answers and lost nothing on the same path in the second half of a loss.

@@ -84,7 +84,11 @@ func (e Entry) Write(out io.Writer) error {
 		return err
 	}
 	picture, _ := e.Picture()
-	for _, part := range []string{e.Excerpt(), picture} {
+	steps := e.Excerpt()
+	if _, err := e.Text(); err != nil {
+		steps = err.Error() + "\n"
+	}
+	for _, part := range []string{steps, picture} {
 		if part != "" {
 			if _, err := fmt.Fprintf(out, "\n%s", part); err != nil {
 				return err

@@ -60,7 +60,8 @@ func staleFlows() []Entry {
 		},
 		withTimeline(Entry{
 			ID: "k8s-96251", Title: "a UDP flow to the cluster IP of a Service that also has a NodePort stays with a pod that a rollout has ended",
-			Fix: upstream + "/pull/96251", Affected: "kube-proxy v1.14 to v1.19 in mode iptables", Fixed: "v1.20.0 (#96251)", Modes: []string{iptables}, Look: look,
+			Issue: upstream + "/pull/96251", Fix: upstream + "/pull/96251",
+			Affected: "kube-proxy v1.14 to v1.19 in mode iptables", Fixed: "v1.20.0 (#96251)", Modes: []string{iptables}, Look: look,
 			Bad: Specimen{Subject: "kube-proxy@v1.19.16/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.20.15/iptables"},
 			Signature: lost(atFlowsPod("exited"), "ends of the flow's pod"),
 		}),
