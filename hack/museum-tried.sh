@@ -21,6 +21,7 @@ proxy() { printf -- '--subject kube-proxy@%s ' "$@"; }
   row k8s-135323 rollout --set lanes=tcp-new,udp-fresh --set rollouts=1 --rate 300 --runs 1 $(proxy v1.35.4/iptables v1.36.0/iptables)
   row k8s-128829 flap --nodes 1 --set antiAffinity=off --set openConnections=8 --set unready=100ms --set stayOpen=1s --set watch=0s --set flaps=100 --set askEvery=50ms --rate 10 --runs 1 $(proxy v1.29.15/nftables v1.30.14/nftables)
   row k8s-139513 rollout --set others=3000 --set rollouts=1 --rate 20 --runs 1 $(proxy v1.36.0/nftables v1.36.3/nftables)
+  row cilium-37577 rollout --set client=pod --set target=clusterIP --set lanes=tcp-new,udp-sticky --set trafficPolicy=Cluster --set replicas=2 --set rollouts=1 --rate 20 --runs 1 --subject cilium@v1.15.19 --subject cilium@v1.20.2
   row k8s-138927 rollout --set others=3000 --set rollouts=1 --rate 20 --runs 1 $(proxy v1.36.3/ipvs v1.37.1/ipvs)
 }
 compare_rows 180

@@ -1,9 +1,15 @@
 package bugs
 
 import (
+	"encoding/json"
+	"path"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/hitless/hitless/scenarios/museum"
+	"github.com/hitless/hitless/scenarios/timeline"
+	"github.com/hitless/hitless/suites/conformance"
 	"github.com/hitless/hitless/suites/mutants"
 )
 
@@ -16,11 +22,12 @@ type Kill struct {
 	Mutant mutants.Mutant
 }
 
-// Kills returns those of the bugs whose specimens are two different subjects. The others differ in parameters of their own scenario only.
+// Kills returns those of the bugs whose specimens are two different subjects. The specimens of others differ in parameters of their own scenario
+// only, or no subject without the bug is known: a spec cannot tell them apart.
 func Kills(of []museum.Entry) (all []Kill) {
 	for _, e := range of {
 		if e.Good.Subject != "" && e.Bad.Subject != e.Good.Subject {
-			all = append(all, Kill{e, mutants.Mutant{Name: e.Bad.Subject, Does: e.Title, Subject: e.Bad.Subject, Twin: e.Good.Subject, Runs: runsOf(e.Scenario)}})
+			all = append(all, Kill{e, mutants.Mutant{Name: e.Bad.Subject, Does: e.Title, Subject: e.Bad.Subject, Twin: e.Good.Subject, Runs: runsOf(e)}})
 		}
 	}
 	return all
@@ -37,6 +44,57 @@ var scenarioRuns = map[string][]string{
 	"drain":        {"drain", "drain-local", "drain-scaledown"},
 	"policy":       {"policy-internal", "policy-type"},
 	"interference": {"interference-flush"},
+	"recreate":     {"recreate", "recreate-node-port"},
 }
 
-func runsOf(scenario string) []string { return slices.Concat(generalRuns, scenarioRuns[scenario]) }
+// verbRuns are the other disruptions by the verbs of the timeline of the bug's own entry.
+var verbRuns = map[string][]string{
+	"workload rollout": {"rollout-cluster"},
+	"proxy kill":       {"restart-term"},
+	"proxy flush":      {"interference-flush"},
+	"node run":         {"interference-flush"},
+	"object delete":    {"recreate-node-port"},
+}
+
+// changing are the disruptions that change the fields of a Service which a step patches.
+func changing(s timeline.Step) (runs []string) {
+	var patch struct{ Spec map[string]any }
+	if s.Verb != "object patch" || json.Unmarshal([]byte(s.JSON), &patch) != nil {
+		return nil
+	}
+	for _, spec := range conformance.Catalog() {
+		r := spec.Run
+		if _, changes := patch.Spec[r.Set["changes"]]; changes && spec.Family == conformance.IPv4 && !slices.Contains(runs, r.Name) {
+			runs = append(runs, r.Name)
+		}
+	}
+	return runs
+}
+
+// runsOf are the disruptions of a bug.
+func runsOf(e museum.Entry) []string {
+	runs := slices.Concat(generalRuns, scenarioRuns[e.Scenario])
+	if e.Timeline == nil {
+		return runs
+	}
+	for _, s := range e.Timeline.Steps {
+		for _, r := range append(changing(s), verbRuns[s.Verb]...) {
+			if !slices.Contains(runs, r) {
+				runs = append(runs, r)
+			}
+		}
+	}
+	return runs
+}
+
+// NamesBug reports whether the source of a spec names the bug's own issue or fix, so that the spec may have been written for it.
+func NamesBug(s conformance.Spec, e museum.Entry) bool {
+	words := strings.FieldsFunc(s.Source, func(r rune) bool { return !unicode.IsDigit(r) && !unicode.IsLetter(r) && r != '#' && r != '-' })
+	for _, address := range []string{e.Issue, e.Fix} {
+		number := path.Base(address)
+		if slices.Contains(words, "kubernetes#"+number) || slices.Contains(words, "#"+number) || strings.Contains(address, "/enhancements/") && slices.Contains(words, "KEP-"+number) {
+			return true
+		}
+	}
+	return false
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/scenarios/museum"
+	"github.com/hitless/hitless/suites/conformance"
 	"github.com/hitless/hitless/suites/mutants"
 )
 
@@ -98,12 +99,18 @@ func museumKills(top string) (string, error) {
 	text.WriteString("| bug | with it | without it | specs that fail with the bug only |\n|---|---|---|---|\n")
 	measured, found := 0, 0
 	var only []string // ids of bugs that no spec finds
+	left, marked := withoutKills(), false
 	for _, k := range bugs.Kills(museum.All()) {
 		switch red := t.Kills(k.Mutant); {
 		case t.StateOf(k.Mutant) == mutants.NotMeasured:
+			left = append(left, k.ID)
 			continue
 		case len(red) > 0:
-			fmt.Fprintf(&text, "| %s | %s | %s | %s |\n", k.ID, k.Bad.Subject, k.Good.Subject, mutants.Folded(red))
+			mark := ""
+			if slices.ContainsFunc(red, func(s conformance.Spec) bool { return bugs.NamesBug(s, k.Entry) }) {
+				mark, marked = " ¹", true
+			}
+			fmt.Fprintf(&text, "| %s | %s | %s | %s%s |\n", k.ID, k.Bad.Subject, k.Good.Subject, mutants.Folded(red), mark)
 			found++
 		default:
 			fmt.Fprintf(&alone, "- %s: %s\n", k.ID, k.Title)
@@ -113,6 +120,12 @@ func museumKills(top string) (string, error) {
 	}
 	if measured == 0 {
 		return "*Not measured yet*: no result of `make museum-kills` is committed. It takes five to eight hours.\n", nil
+	}
+	if marked {
+		text.WriteString("\n¹ one of these specs names the bug as its source, and may have been written for it\n")
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(&text, "\nNot measured: %s.\n", strings.Join(left, "; "))
 	}
 	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured.", found, measured)
 	if len(only) > 0 {
@@ -126,6 +139,21 @@ func museumKills(top string) (string, error) {
 		text.WriteString("\n")
 	}
 	return text.String(), nil
+}
+
+// withoutKills are the bugs that specs cannot find, each with the reason.
+func withoutKills() (texts []string) {
+	kills := bugs.Kills(museum.All())
+	for _, e := range museum.All() {
+		switch {
+		case slices.ContainsFunc(kills, func(k bugs.Kill) bool { return k.ID == e.ID }):
+		case e.Good.Subject == "":
+			texts = append(texts, e.ID+", because no subject without it is known")
+		default:
+			texts = append(texts, e.ID+", whose specimens are the same subject with other parameters")
+		}
+	}
+	return texts
 }
 
 // countOf counts the results with the expected answer, and those that cannot tell.

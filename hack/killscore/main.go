@@ -77,7 +77,7 @@ func measureBugs(ctx context.Context, subset string) (exitCode int, err error) {
 		of = append(of, k.Mutant)
 	}
 	if len(of) == 0 {
-		return 2, fmt.Errorf("the specimens of %s are the same subject with other parameters, which conformance specs do not have; give other bugs", subset)
+		return 2, fmt.Errorf("the specimens of %s are the same subject with other parameters, or none without the bug is known: no conformance spec can tell them apart; give other bugs", subset)
 	}
 	table, exitCode, err := measure(ctx, of, bugs.KillsFile, filepath.Join("out", "museum-kills"))
 	if err != nil {
