@@ -55,7 +55,7 @@ func graceful() []Entry {
 			ID: "k8s-57841", Title: "an endpoint that becomes unready is deleted at once: its open connections hang",
 			Issue: upstream + "/issues/57841", Fix: upstream + "/pull/66012",
 			Affected: "kube-proxy up to v1.11.4, v1.12.0 and v1.12.1 in mode ipvs", Fixed: "v1.11.5, v1.12.2, v1.13.0 (graceful termination, #66012)", Modes: []string{ipvs},
-			Look: "Lane tcp-long gets no replies on the connections to a pod that is unready and alive, and lane tcp-new loses nothing.",
+			Look: "Lane tcp-long gets no replies on the connections to a pod that is unready and alive. It opens each of them again, which costs few attempts. Lane tcp-new loses nothing.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.12.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
 			Scenario: "flap", Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "2", "openConnections": "8", "unready": "15s", "watch": "10s"},
 			Signature: pattern{occasions: atBegins("flap "), name: "flaps", protocol: record.ProtocolLong,

@@ -13,11 +13,11 @@ func k8s122740() Entry {
 	return Entry{
 		ID:       "k8s-122740",
 		Title:    "a proxy restart moves UDP flows to other pods, although their own pods are ready",
-		Affected: "kube-proxy up to v1.31 in iptables mode",
+		Affected: "kube-proxy up to v1.31 in mode iptables",
 		Fixed:    "v1.32.0 (#127318)",
 		Issue:    upstream + "/issues/122740",
 		Fix:      upstream + "/pull/127318",
-		Modes:    []string{iptables}, Look: "Another pod begins to answer lane udp-sticky when its node's proxy restarts. Nothing is lost.",
+		Modes:    []string{iptables}, Look: "Another pod begins to answer lane udp-sticky when the proxy of the node that the flow goes over restarts. Nothing is lost.",
 		Bad: Specimen{Subject: "kube-proxy@v1.26.0/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/iptables"},
 		Scenario: "restart",
 		// With 30 pods, a flow that gets a new pod gets the same pod again in one of 30 cases. A second restart would follow within ten seconds.

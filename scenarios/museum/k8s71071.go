@@ -18,7 +18,7 @@ func k8s71071() Entry {
 		Affected: "kube-proxy v1.11.5, v1.11.6, v1.12.2 to v1.12.4, v1.13.0 and v1.13.1 in mode ipvs",
 		Fixed:    "v1.11.7, v1.12.5, v1.13.2 (#72361)",
 		Issue:    upstream + "/issues/71071", Fix: upstream + "/pull/72361",
-		Modes: []string{ipvs}, Look: "One node loses connections after a rollout until the scenario restarts its proxy. The proxy's log has no line in that time.",
+		Modes: []string{ipvs}, Look: "One node or more lose connections after a rollout, until the scenario restarts their proxies. The proxy's log has no line in that time.",
 		Bad: Specimen{Subject: "kube-proxy@v1.12.2/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
 		Scenario: "churn",
 		// The load balancer must keep a node whose proxy is frozen, so that the outage is visible.

@@ -100,9 +100,9 @@ func staleFlows() []Entry {
 			Signature: lost(atSteps("proxy flush"), "flushes"),
 		}),
 		withTimeline(Entry{
-			ID: "k8s-129982", Title: "a UDP flow moves to other pods at each change of another Service with the same external IP",
+			ID: "k8s-129982", Title: "a UDP flow can move to another pod at each change of another Service with the same external IP",
 			Issue: upstream + "/issues/129982", Fix: upstream + "/pull/130484", Affected: "kube-proxy v1.32.0 to v1.32.2 in modes iptables and nftables", Fixed: "v1.32.3, v1.33.0 (#130484)",
-			Modes: []string{iptables, nftables}, Look: "Another pod begins to answer lane udp-sticky when the endpoints of the other Service change. Nothing is lost.",
+			Modes: []string{iptables, nftables}, Look: "Another pod begins to answer lane udp-sticky at one or more changes of the other Service's endpoints. Nothing is lost.",
 			Bad: Specimen{Subject: "kube-proxy@v1.32.2/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.32.10/iptables"},
 			Signature: moves{occasions: atSteps("object apply EndpointSlice/default/other-1"), name: "changes of the other Service"}.search,
 		}),

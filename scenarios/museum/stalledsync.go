@@ -38,7 +38,7 @@ func stalledSyncs() []Entry {
 		withTimeline(Entry{
 			ID: "k8s-75290", Title: "a Service with another node's address as its external IP cuts that node off",
 			Issue: upstream + "/issues/75290", Affected: "kube-proxy v1.11 and later in mode ipvs; seen up to v1.37.1", Fixed: notFixed,
-			Look: "From the creation of the Service on the path over node-2, whose address it has, loses connections to the pod of node-1.",
+			Look: "After the creation of the Service, the path over node-2, whose address it has, loses connections to the pod of node-1.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
 			Signature: pattern{occasions: over("node-2", atSteps("object apply Service/default/hijack")), name: "Services with a node's address",
 				protocol: record.ProtocolNew, onNode: true, least: 45 * time.Second, pause: 2 * time.Second}.search,
@@ -83,7 +83,7 @@ func stalledSyncs() []Entry {
 		withTimeline(Entry{
 			ID: "k8s-59976", Title: "all nodes answer ARP requests for a load balancer's address",
 			Issue: upstream + "/issues/59976", Affected: "kube-proxy in mode ipvs; seen up to v1.37.1", Fixed: notFixed + "; --ipvs-strict-arp (v1.13.6, v1.14.2) avoids it",
-			Look: "The report's events tell which nodes answer. On a network where a host finds load balancers by ARP, its packets go to whichever node answers first.",
+			Look: "More than one node answers an ARP request for the Service's address; at most one should. On a network where a host finds load balancers by ARP, its packets go to whichever node answers first.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/nftables"},
 			Signature: answersOfNodes,
 		}),
