@@ -31,13 +31,7 @@ var _ = ginkgo.ReportAfterSuite("results file", func(r ginkgo.Report) {
 	}
 	started.Lock()
 	defer started.Unlock()
-	var runs []compare.SuiteRun
-	for _, f := range started.runs {
-		<-f.done
-		if !errors.Is(f.err, context.Canceled) { // the spec was interrupted
-			runs = append(runs, f.runResult)
-		}
-	}
+	runs := kept(started.runs)
 	if len(runs) == 0 {
 		return
 	}
@@ -46,8 +40,28 @@ var _ = ginkgo.ReportAfterSuite("results file", func(r ginkgo.Report) {
 	}
 })
 
-// newRunResult returns the entry of a run. A run without a report is invalid.
-func newRunResult(o run.Options, result *run.Result) compare.SuiteRun {
+// kept are the entries of the runs that have a history. A run that was interrupted, or whose lab did not start, has none. Each entry has a command
+// of its own: a run that repeats another one also names its folder.
+func kept(started []*Future) (runs []compare.SuiteRun) {
+	seen := map[string]bool{}
+	for _, f := range started {
+		<-f.done
+		r := f.runResult
+		if errors.Is(f.err, context.Canceled) || r.HistorySha256 == "" {
+			continue
+		}
+		if seen[r.Command] {
+			r.Command += " --out " + f.name
+		}
+		seen[r.Command] = true
+		runs = append(runs, r)
+	}
+	return runs
+}
+
+// newRunResult returns the entry of a run. A run without a report is invalid. Where the command cannot repeat the run, it names the folder
+// of the run too.
+func newRunResult(name string, o run.Options, result *run.Result) compare.SuiteRun {
 	r := compare.SuiteRun{Scenario: o.Scenario, Subject: o.Subject, Run: compare.InvalidRun(o.Seed, "", "")}
 	if result == nil || result.Report == nil {
 		return r
@@ -62,7 +76,9 @@ func newRunResult(o run.Options, result *run.Result) compare.SuiteRun {
 	}
 	if file, ok := strings.CutPrefix(o.Subject, "exec:"); ok { // the suite removes the directory
 		r.Subject = "exec:" + filepath.Base(file)
-		r.Command = strings.ReplaceAll(r.Command, o.Subject, r.Subject)
+		r.Command = strings.ReplaceAll(r.Command, o.Subject, r.Subject) + " --out " + name
+	} else if o.Kernel == "host" { // the same command gives another history
+		r.Command += " --out " + name
 	}
 	return r
 }

@@ -109,18 +109,19 @@ type Future struct {
 	result    *run.Result
 	err       error
 	log       bytes.Buffer
+	name      string
 	runResult compare.SuiteRun
 }
 
 // Start starts a run in the background. Its results go to the directory name below dir.
 func Start(ctx context.Context, dir, name string, o run.Options) *Future {
-	f := &Future{done: make(chan struct{})}
+	f := &Future{done: make(chan struct{}), name: name}
 	started.Lock()
 	started.runs = append(started.runs, f)
 	started.Unlock()
 	go func() {
 		defer close(f.done)
-		defer func() { f.runResult = newRunResult(o, f.result) }()
+		defer func() { f.runResult = newRunResult(name, o, f.result) }()
 		if o.Program, f.err = Program(); f.err != nil {
 			return
 		}
