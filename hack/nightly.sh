@@ -22,7 +22,7 @@ check_subset job "${jobs[@]}"
 # job runs one job by its name.
 job() {
   case $1 in
-    suite-*) "${test[@]}" -timeout 180m -tags lab "./suites/${1#suite-}" -ginkgo.timeout 3h -results "$PWD/docs/results/suites" ;;
+    suite-*) "${test[@]}" -timeout 190m -tags lab "./suites/${1#suite-}" -ginkgo.timeout 3h -results "$PWD/docs/results/suites" ;;
     live) "${test[@]}" -timeout 150m -tags lab,nightly -run Nightly ./internal/run ;; # one test watches a lab for an hour
     conformance) "${test[@]}" -timeout 60m -tags lab,nightly -run Nightly ./suites/conformance ;;
     upstream) FOCUS='\[sig-network\] Services.*\[Conformance\]' OUT=out/nightly/upstream-e2e hack/upstream-e2e.sh ;;

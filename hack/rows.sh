@@ -57,8 +57,14 @@ row() {
   rows+=("$*")
 }
 
+# usable succeeds if the result of a comparison may be kept: file.
+usable() {
+  [ -e "$1" ] || return 1
+  [ -z "${valid:-}" ] || ! grep -Eq '"verdict": "(invalid|skipped)"' "$1"
+}
+
 # compare_rows runs the rows that were added, and writes the pages: seconds of a row. A row that fails does not stop the others; the script
-# ends with exit code 1 then. The script can set kept, the exit codes of runs that are results: 0 1 3, where 3 is an invalid run.
+# ends with exit code 1 then. The script sets valid=1 if a row with an invalid run is no result; other rows keep theirs.
 compare_rows() {
   local logs=${results#docs/} failed=() begun i name command status
   logs=out/${logs#out/}
@@ -72,9 +78,9 @@ compare_rows() {
     status=0
     # shellcheck disable=SC2086,SC2154 # no argument has a space; the script sets common
     bin/hitless compare $command "${common[@]}" --out "$logs/$name" > "$logs/$name.log" 2>&1 || status=$?
-    case " ${kept:-0 1 3} " in
-      *" $status "*) # a run that loses connections is a result too
-        if [ -e "$logs/$name/compare.json" ] && bin/hitless results keep "$logs/$name" "$results/$name.json" >> "$logs/$name.log" 2>&1; then
+    case $status in
+      0 | 1 | 3) # a run that loses connections is a result too
+        if usable "$logs/$name/compare.json" && bin/hitless results keep "$logs/$name" "$results/$name.json" >> "$logs/$name.log" 2>&1; then
           echo "  exit code $status; $results/$name.json"
           continue
         fi ;;

@@ -10,7 +10,7 @@ set -euo pipefail
 results=docs/results/zero-loss out=out/zero-loss
 runs=${RUNS:-8}
 [ "$runs" -ge 8 ] || { results=out/results/zero-loss/looks; export FORCE=1; }
-kept="0 1" # an invalid run is no result here
+valid=1
 twins=exec:suites/selfcheck/faulty ipvs=kube-proxy@v1.37.1/ipvs
 common=(--controlplane replay --runs "$runs")
 CGO_ENABLED=0 ${GO:-go} build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '-s -w' -o $out/ ./suites/selfcheck/faulty

@@ -41,6 +41,7 @@ var origins = []struct{ page, patterns string }{
 var cited = []struct{ page, patterns string }{
 	{"README.md", "*.json */*.json conformance/*/*.yaml upstream-e2e/*.tsv"},
 	{"docs/conformance.md", "conformance/*/*.yaml kills/mutants.json"},
+	{"docs/measuring.md", "suites/*.json verified/*.json"},
 	{"docs/museum.md", "museum/*.json museum-subjects/*.json"},
 	{"docs/proxier.md", "zero-loss/*.json bench/*.json"},
 	{"docs/subjects.md", "dataplanes/*.json minors/*.json"},
