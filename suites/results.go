@@ -74,10 +74,12 @@ func newRunResult(name string, o run.Options, result *run.Result) compare.SuiteR
 	if made, err := record.MadeIn(os.DirFS(result.Dir)); err == nil {
 		r.Made = made // without it `hitless results check` lists the run
 	}
-	if file, ok := strings.CutPrefix(o.Subject, "exec:"); ok { // the suite removes the directory
+	file, described := strings.CutPrefix(o.Subject, "exec:")
+	if described { // the suite removes the directory
 		r.Subject = "exec:" + filepath.Base(file)
-		r.Command = strings.ReplaceAll(r.Command, o.Subject, r.Subject) + " --out " + name
-	} else if o.Kernel == "host" { // the same command gives another history
+		r.Command = strings.ReplaceAll(r.Command, o.Subject, r.Subject)
+	}
+	if described || o.Kernel == "host" { // on the host's kernel the same command gives another history
 		r.Command += " --out " + name
 	}
 	return r

@@ -119,7 +119,7 @@ func museumKills(top string) (string, error) {
 		measured++
 	}
 	if measured == 0 {
-		return "*Not measured yet*: `make museum-kills` has not run both specimens of any bug. It takes three to eight hours.\n", nil
+		return "*Not measured yet*: `make museum-kills` has not run both specimens of any bug.\n", nil
 	}
 	if marked {
 		text.WriteString("\n¹ one of these specs names the bug as its source, and may have been written for it\n")
