@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -197,19 +196,6 @@ func (s *settings) run(ctx context.Context) error {
 		log.Info("stopped; the kernel continues to forward")
 	}
 	return err
-}
-
-// startGCPercent is the GC percentage during the start. A start allocates most of the heap that ever exists; with the
-// usual 100, garbage collection took a quarter of the CPU of a start with 10,000 Services.
-const startGCPercent = 400
-
-// relaxGC collects garbage less often until end is called, unless collection is disabled.
-func relaxGC() (end func()) {
-	before := debug.SetGCPercent(startGCPercent)
-	if before < 0 {
-		debug.SetGCPercent(before)
-	}
-	return func() { debug.SetGCPercent(before) }
 }
 
 // initOrCleanup opens the kernel, which writes sysctls and checks features, and optionally removes the proxier's

@@ -79,6 +79,7 @@ func (e *Engine) execute(ctx context.Context, ops []kernel.Op, scope plan.Scope,
 	r *Report) (failed map[kernel.Key]bool, err error) {
 	x := execution{Engine: e, scope: scope, failed: map[kernel.Key]bool{}, own: e.ownIfExisting(ops), report: r}
 	maps.Copy(x.failed, excluded)
+	r.Changes = slices.Grow(r.Changes, realOps(ops))
 	for len(ops) > 0 {
 		if err := ctx.Err(); err != nil {
 			return x.failed, err
@@ -284,6 +285,17 @@ func (x *execution) recordAddrFailure(a netip.Addr) {
 	for _, k := range x.scope.KeysAt(a) {
 		x.pending.keys[k] = true
 	}
+}
+
+// realOps counts the operations on real servers. A start has tens of thousands, and each is a change in the report.
+func realOps(ops []kernel.Op) (n int) {
+	for _, op := range ops {
+		switch op.(type) {
+		case kernel.AddReal, kernel.SetWeight, kernel.DeleteReal:
+			n++
+		}
+	}
+	return n
 }
 
 // recordSuccess records changes of real servers.

@@ -154,7 +154,7 @@ func ComparePrefixes(a, b netip.Prefix) int {
 
 // Addresses are the addresses of a node by kind of device. An address may be in several lists.
 type Addresses struct {
-	Bound   []netip.Addr // on the proxier's device
+	Bound   []netip.Addr // by the proxier, with a local route or on its device
 	Node    []netip.Addr // on network devices and loopback
 	Virtual []netip.Addr // on dummy devices of other programs, such as a node-local DNS cache
 }

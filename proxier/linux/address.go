@@ -16,8 +16,8 @@ import (
 	"github.com/hitless/hitless/proxier/kernel"
 )
 
-// Device is the dummy device that holds the virtual addresses. It stays down: its addresses are local anyway, and it
-// sends nothing.
+// Device is the dummy device that holds the virtual addresses of IPv6. It stays down: its addresses are local anyway, and it
+// sends nothing. IPv4 addresses have local routes instead (see route.go).
 const Device = "hitless-ipvs0"
 
 // otherProxyDevices are devices on which other proxies keep virtual addresses. Their addresses are not node
@@ -110,10 +110,13 @@ func (a *addresses) ensureDevice() error {
 }
 
 func (a *addresses) bind(addr netip.Addr) error {
+	if addr.Is4() {
+		return ignore(a.checkTimeout(a.netlink.RouteAppend(localRoute(addr))), unix.EEXIST)
+	}
 	return ignore(a.checkTimeout(a.netlink.AddrAdd(a.device, hostAddr(addr))), unix.EEXIST)
 }
 
-// bindAll binds many addresses in batches (linux/if_addr.h).
+// bindAll binds many addresses in batches (linux/if_addr.h, linux/rtnetlink.h).
 func (a *addresses) bindAll(addrs []netip.Addr) []error {
 	err := a.batches.setDeadline(time.Now().Add(a.deadline))
 	var errs []error
@@ -130,24 +133,27 @@ func (a *addresses) bindAll(addrs []netip.Addr) []error {
 }
 
 func (a *addresses) appendRequest(addr netip.Addr) {
-	b, as := a.batches, hostAddr(addr)
-	family := byte(unix.AF_INET)
-	if addr.Is6() {
-		family = unix.AF_INET6
+	if addr.Is4() {
+		a.batches.appendRoute(addr)
+		return
 	}
-	message := []byte{family, byte(addr.BitLen()), 0, unix.RT_SCOPE_UNIVERSE}
+	b, as := a.batches, hostAddr(addr)
+	message := []byte{unix.AF_INET6, byte(addr.BitLen()), 0, unix.RT_SCOPE_UNIVERSE}
 	at := b.begin(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
 		binary.NativeEndian.AppendUint32(message, uint32(a.device.Attrs().Index))...)
 	b.attribute(unix.IFA_LOCAL, as.IP...)
 	b.attribute(unix.IFA_ADDRESS, as.IP...)
-	if as.Flags != 0 {
-		b.attribute32(unix.IFA_FLAGS, uint32(as.Flags))
-	}
+	b.attribute32(unix.IFA_FLAGS, uint32(as.Flags))
 	b.end(at)
 }
 
+// unbind removes an address. An IPv4 address can also be on the device, where earlier versions of the proxier bound it.
 func (a *addresses) unbind(addr netip.Addr) error {
-	return ignore(a.checkTimeout(a.netlink.AddrDel(a.device, hostAddr(addr))), unix.EADDRNOTAVAIL)
+	err := ignore(a.checkTimeout(a.netlink.AddrDel(a.device, hostAddr(addr))), unix.EADDRNOTAVAIL)
+	if addr.Is4() && err == nil {
+		err = ignore(a.checkTimeout(a.netlink.RouteDel(localRoute(addr))), unix.ESRCH)
+	}
+	return err
 }
 
 // hostAddr returns the address with a full prefix. IPv6 duplicate detection is off, since it would delay the use of
@@ -160,7 +166,7 @@ func hostAddr(addr netip.Addr) *netlink.Addr {
 	return a
 }
 
-// read lists the addresses of the device and of the node, and recreates a missing device. Link-local addresses of the
+// read lists the virtual addresses and those of the node, and recreates a missing device. Link-local addresses of the
 // device are the kernel's own and are left out.
 func (a *addresses) read() (kernel.Addresses, error) {
 	var all kernel.Addresses
@@ -186,7 +192,7 @@ func (a *addresses) read() (kernel.Addresses, error) {
 		}
 		a.classify(&all, addr.Unmap(), devices[found.LinkIndex])
 	}
-	return all, nil
+	return all, a.addRoutes(&all)
 }
 
 // classify adds an address to the list of its kind of device. A device that was created after the listing counts as a

@@ -37,7 +37,11 @@ func (k *Kernel) Cleanup(keep func(kernel.Key) bool) (int, error) {
 	return len(own), k.filter.remove()
 }
 
+// remove deletes the local routes, and the device with its addresses.
 func (a *addresses) remove() error {
+	if err := a.removeRoutes(); err != nil {
+		return err
+	}
 	if err := a.checkTimeout(a.netlink.LinkDel(a.device)); err != nil {
 		return fmt.Errorf("deleting the device %s: %w", Device, err)
 	}

@@ -425,13 +425,22 @@ func TestAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("initially")
+	earlier := netip.MustParseAddr("203.0.113.20") // an address that an earlier version of the proxier bound
+	if err := a.netlink.AddrAdd(a.device, hostAddr(earlier)); err != nil {
+		t.Fatal(err)
+	}
+	check("after an earlier version", "203.0.113.20")
 	for range 2 { // the second time it is bound already
 		if err := errors.Join(a.bind(one), a.bind(two)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	check("both", "203.0.113.10", "10.96.0.1")
-	l, err := net.Listen("tcp", "203.0.113.10:0") // local although the device is down
+	check("all", "203.0.113.20", "10.96.0.1", "203.0.113.10")
+	if err := a.unbind(earlier); err != nil { // which must not make the others unreachable
+		t.Fatal(err)
+	}
+	check("both", "10.96.0.1", "203.0.113.10")
+	l, err := net.Listen("tcp", "203.0.113.10:0")
 	if err != nil {
 		t.Errorf("a bound address is not local: %v", err)
 	} else {
@@ -446,12 +455,16 @@ func TestAddresses(t *testing.T) {
 	if err := a.netlink.LinkDel(a.device); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.bind(one); err == nil {
+	if err := a.bind(netip.MustParseAddr("fd00:96::1")); err == nil {
 		t.Error("bound on a deleted device")
 	}
-	check("after the device was removed")
+	check("after the device was removed", "10.96.0.1")
+	if err := a.remove(); err != nil {
+		t.Fatal(err)
+	}
+	check("after the cleanup")
 	if err := a.bind(one); err != nil {
-		t.Errorf("bound on the new device: %v", err)
+		t.Errorf("bound after the cleanup: %v", err)
 	}
 }
 

@@ -22,11 +22,13 @@ import (
 	"github.com/moby/ipvs"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/proxier/linux"
 	"github.com/hitless/hitless/suites/proxier/testnode"
 )
 
@@ -269,6 +271,12 @@ func kernelState(t *testing.T) string {
 		for _, a := range addrs {
 			fmt.Fprintln(&all, "address", a.IPNet, "of", l.Attrs().Name)
 		}
+	}
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: linux.RouteProtocol},
+		netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+	testnode.Must(t, err)
+	for _, r := range routes {
+		fmt.Fprintln(&all, "route of hitless-ipvs to", r.Dst)
 	}
 	servers, err := os.ReadFile("/proc/thread-self/net/ip_vs")
 	testnode.Must(t, err)
