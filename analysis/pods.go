@@ -160,6 +160,46 @@ func (p pods) exitOf(address netip.Addr, name string, by time.Duration) (at time
 	return at, exited
 }
 
+// Move is a change of the pod that answers a lane.
+type Move struct {
+	At       time.Duration // when the first attempt that the new pod answered started
+	From, To string        // pods
+	Stayed   bool          // From was ready from the begin of the scenario until then
+}
+
+// Moves are the changes of the pod that answers a lane, in order of time. They tell about lanes that send all their attempts in one flow.
+func (a *Analysis) Moves(l *Lane) (all []Move) {
+	pod := ""
+	for i := range l.Records {
+		r := &l.Records[i]
+		if r.Class != record.OK || r.Backend == 0 {
+			continue
+		}
+		by := a.Backends[r.Backend].Name
+		if pod != "" && by != pod {
+			all = append(all, Move{r.Start(), pod, by, a.stayedReady(pod, r.Start())})
+		}
+		pod = by
+	}
+	return all
+}
+
+// stayedReady reports whether a pod had no other state than ready from the begin of the scenario until a time.
+func (a *Analysis) stayedReady(pod string, until time.Duration) bool {
+	scenario := false
+	for _, e := range a.Events {
+		switch b := e.Body.(type) {
+		case record.Phase:
+			scenario = scenario || e.Object == "scenario"
+		case record.Pod:
+			if scenario && b.Pod == pod && e.At <= until && b.State != "ready" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // PodOf is the pod of an event; empty for none.
 func PodOf(e record.Event) string {
 	switch body := e.Body.(type) {

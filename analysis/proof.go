@@ -176,9 +176,12 @@ func (a *Analysis) rounds() (all []round) {
 	return all
 }
 
-// Proving reports whether the detector was being proved at a time.
-func (a *Analysis) Proving(at time.Duration) bool {
-	return slices.ContainsFunc(a.rounds(), func(r round) bool { return at >= r.from && at < r.to })
+// Proving returns a function that reports whether the detector was being proved at a time.
+func (a *Analysis) Proving() func(at time.Duration) bool {
+	rounds := a.rounds()
+	return func(at time.Duration) bool {
+		return slices.ContainsFunc(rounds, func(r round) bool { return at >= r.from && at < r.to })
+	}
 }
 
 // judgeRounds finds the kinds that the first round did not prove, and for each later one also the faults that were not found.

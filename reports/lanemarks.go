@@ -40,8 +40,9 @@ type laneMark struct {
 
 // marksOf returns the marks of the events in the drawing. Steps of the detector's proof have none.
 func marksOf(a *analysis.Analysis, x chart.Axis) (marks []laneMark) {
+	proving := a.Proving()
 	for _, e := range a.Events {
-		if e.Kind() == record.KindStep && a.Proving(e.At) {
+		if e.Kind() == record.KindStep && proving(e.At) {
 			continue
 		}
 		if text, order := markOf(a, e); text != "" && e.At >= x.From && e.At < x.To {

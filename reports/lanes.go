@@ -19,7 +19,8 @@ const lanesWidth = 58
 
 // WriteLanes draws a run's scenario as lines of text: what was run, the time since the second in which the scenario began, the
 // events, and a line for each path of each measured lane and each lane to a port without a Service, a column for each second or more. A
-// column shows the worst that its attempts came to. The pods that answered a lane have lines too, if they are few. Below stands how many failed, and the cause of the worst gap.
+// column shows the worst that its attempts came to. The pods that answered a lane have lines too, if they are few. Below stands how many
+// failed, and the cause of the worst gap.
 func WriteLanes(w io.Writer, r *analysis.Report, h *record.History) error {
 	a, err := analysis.New(h)
 	if err != nil {

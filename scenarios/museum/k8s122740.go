@@ -2,7 +2,6 @@ package museum
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/hitless/hitless/record"
 )
@@ -42,7 +41,7 @@ func (m moves) search(r *Record) Finding {
 	var seen []string
 	for _, s := range steps {
 		for _, move := range r.Moves {
-			if move.At >= s.begin && move.At <= s.end+effectWithin && !r.disturbed(move.From, move.At) {
+			if move.At >= s.begin && move.At <= s.end+effectWithin && move.Stayed {
 				seen = append(seen, fmt.Sprintf("the UDP flow moved from %s to %s at %.1f s, at step %q, although %s was ready",
 					move.From, move.To, move.At.Seconds(), s.name, move.From))
 			}
@@ -57,20 +56,4 @@ func (m moves) search(r *Record) Finding {
 		return cannotTell("no UDP flow was answered after the %s", m.name)
 	}
 	return Finding{NotSeen, []string{"the UDP flow kept its pod at all " + m.name}}
-}
-
-// disturbed reports whether a pod had another state than ready in the scenario, until a time.
-func (r *Record) disturbed(pod string, until time.Duration) bool {
-	scenario := false
-	for _, e := range r.Events {
-		switch b := e.Body.(type) {
-		case record.Phase:
-			scenario = scenario || e.Object == "scenario"
-		case record.Pod:
-			if scenario && b.Pod == pod && e.At <= until && b.State != "ready" {
-				return true
-			}
-		}
-	}
-	return false
 }

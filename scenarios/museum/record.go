@@ -14,9 +14,9 @@ import (
 // Record is a run's record as signatures use it.
 type Record struct {
 	Report  *analysis.Report
-	Events  []record.Event // sorted by time
-	Answers []Answers      // of the measured lanes and those to a port without a Service, sorted by lane and time
-	Moves   []Move         // of the flow of a udp-sticky lane
+	Events  []record.Event  // sorted by time
+	Answers []Answers       // of the measured lanes and those to a port without a Service, sorted by lane and time
+	Moves   []analysis.Move // of the flow of a udp-sticky lane
 }
 
 // Answers are consecutive answered attempts of one lane, on one path, by one pod that saw one address of the client.
@@ -27,12 +27,6 @@ type Answers struct {
 	Client      string        // address that the pod saw, see record.Attempt
 	First, Last time.Duration // when the first and the last of these attempts started
 	Count       int
-}
-
-// Move is a change of the pod that answers a flow.
-type Move struct {
-	At       time.Duration // when the datagram was sent
-	From, To string        // pods
 }
 
 // Open reads the record of a run.
@@ -54,7 +48,9 @@ func Open(h *record.History) (*Record, error) {
 func (r *Record) readLane(a *analysis.Analysis, l *analysis.Lane) {
 	last := map[Answers]int{} // index of the newest entry of a path and pod
 	protocol := cmp.Or(l.Role, l.Protocol)
-	pod := ""
+	if l.Protocol == record.ProtocolSticky {
+		r.Moves = append(r.Moves, a.Moves(l)...)
+	}
 	for i := range l.Records {
 		s := &l.Records[i]
 		if s.Class != record.OK || s.Backend == 0 && l.Protocol != record.ProtocolDial {
@@ -62,10 +58,6 @@ func (r *Record) readLane(a *analysis.Analysis, l *analysis.Lane) {
 		}
 		at, by := s.Start(), a.Backends[s.Backend].Name
 		r.addAnswer(last, Answers{Protocol: protocol, Node: a.Nodes[s.Node], Pod: by, Client: a.Clients[s.Client]}, at, int(s.N))
-		if l.Protocol == record.ProtocolSticky && pod != "" && by != pod {
-			r.Moves = append(r.Moves, Move{at, pod, by})
-		}
-		pod = by
 	}
 }
 

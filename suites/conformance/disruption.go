@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ const (
 	kep1669      = "KEP-1669: proxy terminating endpoints"
 	kep3836      = "KEP-3836: improve kube-proxy ingress connectivity reliability"
 	udpFlows     = "kubernetes test/e2e/network/conntrack.go: should be able to preserve UDP traffic when server pod cycles"
+	keptFlows    = "kubernetes#122740, #126130: a restart of the proxy moves UDP flows, although their pods are ready"
 )
 
 // disruption is a scenario and what it promises. Each word of lanes gives a spec: the lanes of one word are judged together.
@@ -51,6 +53,7 @@ var laneWords = map[string]struct {
 	"datagrams": {[]string{freshLane, stickyLane}, "datagrams are answered, of new and of old flows", []string{"udp"}},
 	"fresh":     {[]string{freshLane}, "datagrams of new flows are answered", []string{"udp"}},
 	flowsWord:   {[]string{stickyLane}, "a flow of datagrams whose pod has ended is answered by another pod within 2 s", []string{"udp", "removed-flows"}},
+	keptWord:    {[]string{stickyLane}, "a flow of datagrams stays with its pod, which is ready,", []string{"udp", "kept-flows"}},
 }
 
 // removedFlows are the sources of promises about flows whose pods or Service are gone for a while, by the scenario.
@@ -61,6 +64,9 @@ var removedFlows = map[string]string{
 
 // flowsWord is the group of lanes whose loss may last as long as followWithin: a pod ends before the proxies learn of it.
 const flowsWord = "flows"
+
+// keptWord is the group of lanes whose flow must stay with its pod.
+const keptWord = "kept"
 
 // followWithin is the longest loss of a flow of datagrams whose pod has ended.
 const followWithin = 2 * time.Second
@@ -138,7 +144,8 @@ func (d disruption) specs() (all []Spec) {
 		run.Rate = 50
 	}
 	words := append([]string{"new"}, d.lanes...)
-	lanes, family := "", record.Family(cmp.Or(run.Set["family"], string(record.IPv4)))
+	var lanes []string
+	family := record.Family(cmp.Or(run.Set["family"], string(record.IPv4)))
 	for i, word := range words {
 		group := laneWords[word]
 		promise, level := d.promise, d.level
@@ -148,22 +155,27 @@ func (d disruption) specs() (all []Spec) {
 				level = Extended
 			}
 		}
-		for _, lane := range group.lanes {
-			lanes += "," + lane
+		for _, lane := range group.lanes { // two words can judge one lane
+			if !slices.Contains(lanes, lane) {
+				lanes = append(lanes, lane)
+			}
 		}
 		source, features := d.source, slices.Concat(d.features, group.features)
 		if of := removedFlows[run.Scenario]; of != "" && word == "datagrams" {
 			source, features = of, append(features, "removed-flows")
 		}
-		if word == flowsWord {
+		switch word {
+		case flowsWord:
 			source = udpFlows
+		case keptWord:
+			source = keptFlows
 		}
 		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise + familyWords[family].ending, Source: source, Level: level, Kind: Disruption,
 			Family: familyWords[family].family, Features: features, Run: &run, lanes: group.lanes,
-			ready: run.Set["change"] == "ready", follows: word == flowsWord})
+			ready: run.Set["change"] == "ready", follows: word == flowsWord, keeps: word == keptWord})
 	}
 	if len(d.lanes) > 0 && !d.fixed {
-		run.Set["lanes"] = lanes[1:]
+		run.Set["lanes"] = strings.Join(lanes, ",")
 	}
 	return all
 }
@@ -200,7 +212,7 @@ func disruptionRuns() []disruption {
 		{Run{Name: "rollout-external-ip", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s", "target", "externalIP")}, Extended,
 			"a rolling update loses no new connection at an external IP", endpointsDoc, []string{"rollout", "external-ip"}, nil, false},
 		{Run{Name: "restart-term", Scenario: "restart", Set: set("trafficPolicy", "Cluster")}, Core,
-			"a proxy that ends by SIGTERM and starts again loses no new connection", restartSource, []string{"restart"}, withOpen, false},
+			"a proxy that ends by SIGTERM and starts again loses no new connection", restartSource, []string{"restart"}, append(slices.Clone(withOpen), keptWord), false},
 		{Run{Name: "restart-kill", Scenario: "restart", Set: set("signal", "KILL", "which", "all", "trafficPolicy", "Cluster")}, Core,
 			"proxies that are killed at once and start again lose no new connection", restartSource, []string{"restart"}, []string{"open", "datagrams"}, false},
 		{Run{Name: "restart-stop", Scenario: "restart", Set: set("signal", "STOP", "which", "all", "downtime", "10s", "trafficPolicy", "Cluster")}, Extended,

@@ -302,8 +302,11 @@ func (s Spec) judgeReport(h *record.History, r *analysis.Report) (outcome, error
 		}
 		r = judged
 	}
-	if s.ready && r.Verdict == analysis.Pass {
+	switch pass := r.Verdict == analysis.Pass; {
+	case s.ready && pass:
 		return s.judgeReadied(h)
+	case s.keeps && pass:
+		return s.judgeKept(h)
 	}
 	return outcome{State: stateOf(r.Verdict), Reasons: r.Reasons}, nil
 }

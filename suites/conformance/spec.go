@@ -72,6 +72,7 @@ type Spec struct {
 	lanes   []string                        // of a disruption: protocols of the lanes that must lose nothing, in each family of the run
 	ready   bool                            // of a disruption: pods became ready while proxies were away, and must be used again
 	follows bool                            // of a disruption: the lanes may be lost for as long as followWithin
+	keeps   bool                            // of a disruption: the flow of the lanes must also stay with its pod
 	check   string                          // of routing: name of the check in the record
 	cost    func(record.Cost) time.Duration // of cost: the cost that it judges
 }
@@ -121,6 +122,7 @@ var features = map[string]string{
 	"host-isolation":          "programs of the node, which virtual addresses must not reach",
 	"open-connections":        "connections that are open during a change",
 	"removed-flows":           "flows to endpoints that were removed",
+	"kept-flows":              "flows whose endpoints stay ready",
 	"deletion":                "a Service that is deleted",
 	"rollout":                 "rolling updates",
 	"restart":                 "restarts of the proxy",

@@ -201,6 +201,21 @@ func TestAPodThatBecameReadyIsUsed(t *testing.T) {
 	}
 }
 
+// A flow of datagrams whose pod is ready must stay with it. Where the lane was not answered, nothing was measured.
+func TestAFlowStaysWithItsPod(t *testing.T) {
+	for faults, want := range map[string]State{"none": Passed, "restart-term:moved": Failed, "restart-term:udp-sticky": Failed, "restart-term:endless udp-sticky": Failed,
+		"restart-term:tcp-new": Passed} {
+		dir, output, _ := suite(t, faults, "-ginkgo.focus=^conformance a Service proxy restart-term ")
+		r := readReport(t, dir)
+		if got := stateOfSpec(t, r, "restart-term kept"); got.State != want {
+			t.Errorf("%s: %s, want %s: %v\n%s", faults, got.State, want, got.Reasons, output)
+		}
+		if moved := faults == "restart-term:moved"; moved && stateOfSpec(t, r, "restart-term datagrams").State != Passed {
+			t.Errorf("%s: a flow that moved loses nothing, and the spec of losses does not pass", faults)
+		}
+	}
+}
+
 // A run that ended early proves nothing: its specs are invalid, and others go on.
 func TestARunThatEndsEarlyIsInvalid(t *testing.T) {
 	dir, _, failed := suite(t, "drain:early", someRuns)
