@@ -199,6 +199,7 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-110208", setUp: func(s *fakeRun) { s.pod(ms(500), "web-2", "node-2", "ready") }, bug: func(s *fakeRun, shift int) { lose(s, old+15_000+shift, 10*whole, record.ConnectTimeout, both...) }},
 		{id: "k8s-68194", bug: func(s *fakeRun, shift int) { lose(s, forwards+200+shift, 10*whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-103857", bug: losesFlow(emptied + 200), good: steadyFlow},
+		{id: "k8s-105192", bug: losesFlow(at("k8s-105192", "proxy flush node-2") + 200), good: steadyFlow},
 		{id: "k8s-112604", setUp: exits(rolled+20_000, rolled+30_000), bug: func(s *fakeRun, shift int) {
 			failedSync(s)
 			losesFlow(rolled+30_000)(s, shift)
@@ -343,7 +344,7 @@ func TestFewLostAttemptsOnOpenConnections(t *testing.T) {
 }
 
 // compared are the bugs whose signatures compare with new connections. What these would show is not known where they are lost too.
-var compared = []string{"k8s-103857", "k8s-105657", "k8s-106030", "k8s-112604", "k8s-117205", "k8s-125467", "k8s-42473", "k8s-57841", "k8s-59368", "k8s-71514",
+var compared = []string{"k8s-103857", "k8s-105192", "k8s-105657", "k8s-106030", "k8s-112604", "k8s-117205", "k8s-125467", "k8s-42473", "k8s-57841", "k8s-59368", "k8s-71514",
 	"k8s-76664", "k8s-91236", "k8s-96251"}
 
 func TestALostLaneOfComparisonTellsNothing(t *testing.T) {

@@ -100,6 +100,13 @@ func staleFlows() []Entry {
 			Signature: lost(atSteps("proxy flush"), "flushes"),
 		}),
 		withTimeline(Entry{
+			ID: "k8s-105192", Title: "in mode ipvs a UDP flow to the load balancer's address stays lost after its proxy has started without rules",
+			Issue: upstream + "/issues/105192", Fix: upstream + "/pull/105249", Affected: "kube-proxy up to v1.22.2 in mode ipvs; seen in v1.22.0", Fixed: "v1.22.3 (#105650), v1.23.0 (#105249)",
+			Modes: []string{ipvs}, Look: look,
+			Bad: Specimen{Subject: "kube-proxy@v1.22.0/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.22.3/ipvs"},
+			Signature: lost(atSteps("proxy flush"), "flushes"),
+		}),
+		withTimeline(Entry{
 			ID: "k8s-129982", Title: "a UDP flow can move to another pod at each change of another Service with the same external IP",
 			Issue: upstream + "/issues/129982", Fix: upstream + "/pull/130484", Affected: "kube-proxy v1.32.0 to v1.32.2 in modes iptables and nftables", Fixed: "v1.32.3, v1.33.0 (#130484)",
 			Modes: []string{iptables, nftables}, Look: "Another pod begins to answer lane udp-sticky at one or more changes of the other Service's endpoints. Nothing is lost.",
