@@ -17,7 +17,7 @@ import (
 var ownFiles = map[string][]string{
 	"the record and the results of a run": {"record", "reports", "internal/run", "internal/recording"},
 	"the cache, locks, builds and tools":  {"internal/cache", "lab/build", "lab/compile", "lab/debian", "lab/tools"},
-	"logs, pipes and images of the lab":   {"lab/vm", "lab/host", "lab/procs", "lab/balancer"},
+	"logs, pipes and images of the lab":   {"lab/vm", "lab/host", "lab/procs", "lab/balancer", "lab/subject/failing"},
 	"the kernel's, by a name that is put together": {"observers", "probes", "probes/watch", "proxier/linux",
 		"internal/guest", "internal/bench"},
 	"volumes, images and logs of pods":        {"lab/container", "lab/kubelet"},

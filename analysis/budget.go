@@ -229,7 +229,7 @@ func (a *Analysis) disturbedNodes() map[string]bool {
 		case record.Fault:
 			nodes[e.Node] = nodes[e.Node] || !body.Control
 		case record.Proxy: // the states that only a step makes
-			nodes[e.Node] = nodes[e.Node] || a.inLab() && slices.Contains([]string{"stopped", "killed", "continued", "flushed", "restored", "cleanup"}, body.State)
+			nodes[e.Node] = nodes[e.Node] || a.inLab() && slices.Contains([]string{"stopped", "killed", "continued", "flushed", "restored", "blocked", "unblocked", "cleanup"}, body.State)
 		}
 	}
 	return nodes

@@ -37,8 +37,8 @@ type Candidate struct {
 var weights = map[string]float64{
 	"pod terminating": 0.95, "pod exited": 0.88, "pod unready": 0.85, "pod sigterm": 0.8, "pod removed": 0.5,
 	"endpoint serving-terminating": 0.7, "endpoint terminating": 0.7, "endpoint unready": 0.7, "endpoint removed": 0.6,
-	"proxy flushed": 0.97, "proxy cleanup": 0.97, "proxy killed": 0.9, "proxy exited": 0.9, "proxy stopped": 0.9, "proxy started": 0.5,
-	"proxy ready": 0.4, "proxy continued": 0.4, "proxy restored": 0.4, "proxy synced": 0.25,
+	"proxy flushed": 0.97, "proxy cleanup": 0.97, "proxy killed": 0.9, "proxy exited": 0.9, "proxy stopped": 0.9, "proxy blocked": 0.9, "proxy started": 0.5,
+	"proxy ready": 0.4, "proxy continued": 0.4, "proxy restored": 0.4, "proxy unblocked": 0.4, "proxy synced": 0.25,
 	"node removed": 0.9, "node unready": 0.8, "node cordoned": 0.2,
 	"service deleted": 0.96, "service changed": 0.6, "service created": 0.4,
 	"kernel removed": 0.55, "kernel weight": 0.45,
@@ -49,7 +49,8 @@ var weights = map[string]float64{
 var (
 	podPhrases = map[string]string{"terminating": "started terminating", "exited": "exited", "unready": "became unready",
 		"sigterm": "got SIGTERM", "removed": "was removed"}
-	proxyPhrases = map[string]string{"flushed": "had its tables emptied", "restored": "had its tables put back", "exited": "exited",
+	proxyPhrases = map[string]string{"flushed": "had its tables emptied", "restored": "had its tables put back",
+		"blocked": "could no longer write its rules", "unblocked": "could write its rules again", "exited": "exited",
 		"started": "started", "ready": "became ready", "cleanup": "began to clean up", "continued": "was continued", "synced": "wrote its tables"}
 	nodePhrases = map[string]string{"removed": "was removed from the cluster", "unready": "became unready", "cordoned": "was cordoned"}
 )

@@ -85,7 +85,7 @@ type Service struct {
 
 // Proxy is a change of the subject on a node; Object is the subject.
 type Proxy struct {
-	State string `attr:"state"` // started, ready, exited, killed, stopped, continued, synced, flushed, cleanup or restored
+	State string `attr:"state"` // started, ready, exited, killed, stopped, continued, synced, flushed, restored, blocked, unblocked or cleanup
 }
 
 // Node is a change of a node: of its power, which only the lab knows, or in the API.

@@ -101,7 +101,7 @@ func markOf(a *analysis.Analysis, e record.Event) (text string, order int) {
 			return "pod on " + analysis.NodeOf(e) + " " + body.State, ofEffect
 		}
 	case record.Proxy:
-		if slices.Contains([]string{"killed", "exited", "ready", "flushed", "restored"}, body.State) {
+		if slices.Contains([]string{"killed", "exited", "ready", "flushed", "restored", "blocked", "unblocked"}, body.State) {
 			return "proxy of " + e.Node + " " + body.State, ofEffect
 		}
 	case record.Membership:

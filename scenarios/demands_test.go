@@ -61,6 +61,7 @@ func TestATimelineThatDisturbsNothingIsQuiet(t *testing.T) {
 		"+0s workload rollout web\n+1s end\n":                                                       {ReplayName, 15 * time.Second},
 		"+0s proxy stop node-1\n+4s proxy start node-1\n+5s end\n":                                  {ReplayName, 4 * time.Second},
 		"+0s proxy freeze node-1\n+0s proxy flush node-1\n+3s proxy restore node-1\n+9s end\n":      {ReplayName, 3 * time.Second},
+		"+0s proxy block node-1\n+5s proxy unblock node-1\n+9s end\n":                               {ReplayName, 5 * time.Second},
 		"+0s proxy stop node-1\n+4s proxy start node-1\n+5s workload scale web replicas=2\n+9s end": {ReplayName, 15 * time.Second},
 	} {
 		line, err := timeline.Parse("test", []byte("hitless timeline 1\n"+text))

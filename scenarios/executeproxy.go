@@ -123,6 +123,37 @@ func (w executor) RestoreTables(_ context.Context, s timeline.Step) error {
 	return nil
 }
 
+// BlockProxy makes the programs fail with which a node's proxy writes its rules.
+func (w executor) BlockProxy(_ context.Context, s timeline.Step) error {
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	if err := proxies.Block(s.Object); err != nil {
+		return fmt.Errorf("blocking the proxy: %w", err)
+	}
+	w.state().blocked[s.Object] = true
+	return nil
+}
+
+// UnblockProxy lets the programs work again. It is an error if the proxy has called none of them.
+func (w executor) UnblockProxy(_ context.Context, s timeline.Step) error {
+	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	failed, err := proxies.Unblock(s.Object)
+	if err != nil {
+		return fmt.Errorf("unblocking the proxy: %w", err)
+	}
+	delete(w.state().blocked, s.Object)
+	if failed == 0 {
+		return fmt.Errorf("the proxy of %s called none of its programs while it was blocked, so no sync failed; change an endpoint between the two steps, "+
+			"or give a subject that writes its rules with such programs", s.Object)
+	}
+	return nil
+}
+
 // OpenClient opens idle connections to each port of a workload's Service.
 func (w executor) OpenClient(ctx context.Context, s timeline.Step) error {
 	k, err := w.workload(s.Object)
@@ -188,6 +219,7 @@ func (w executor) PowerOn(ctx context.Context, s timeline.Step) error {
 	}
 	w.excusePowerOn(at, s.Object)
 	delete(w.state().dark, s.Object)
-	delete(w.state().held, s.Object) // the node boots with its proxy
+	delete(w.state().held, s.Object)    // the node boots with its proxy
+	delete(w.state().blocked, s.Object) // and with tools that work
 	return nil
 }

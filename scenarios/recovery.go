@@ -103,6 +103,8 @@ func (w *World) noRecovery(node string) string {
 		return "it has no power"
 	case s.held[node] != "":
 		return s.held[node]
+	case s.blocked[node]:
+		return "the scenario still blocks its proxy"
 	case s.apiReturns[node] != nil:
 		return "the scenario keeps its proxy from the API server"
 	case s.apiLifts[node] != nil:

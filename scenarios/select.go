@@ -131,6 +131,9 @@ func (s Scenario) written(p Params) bool {
 	return !slices.ContainsFunc(s.steps(p), func(step string) bool { return !slices.Contains(timeline.Verbs(), step) })
 }
 
+// Blocks reports whether a step of the scenario blocks a proxy, which is not possible with each subject.
+func (s Scenario) Blocks(p Params) bool { return slices.Contains(s.steps(p), timeline.Block) }
+
 func (s Scenario) steps(p Params) []string {
 	if s.Steps == nil {
 		return nil

@@ -127,6 +127,9 @@ type Proxies interface {
 	Frozen(node string) (bool, error)
 	// Flush empties the node's proxy tables without the proxy's knowledge; restore puts the entries back.
 	Flush(ctx context.Context, node string) (restore func() error, err error)
+	// Block makes each program fail with which the node's proxy writes its rules. Unblock ends that and returns the number of failed calls.
+	Block(node string) error
+	Unblock(node string) (failed int, err error)
 	// SyncError returns an error that quotes the first failed sync of a proxy's log; nil when there is none.
 	SyncError() error
 	// Exited returns an error for the first proxy that has ended, with its exit status and last log line; nil when all run.

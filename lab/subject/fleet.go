@@ -45,11 +45,13 @@ type Fleet struct {
 	mu   sync.Mutex
 	runs map[string]Program // by node
 	live map[string]*procs.Process
+	// blocked are the nodes whose tools a step has made fail.
+	blocked map[string]bool
 }
 
 // NewFleet prepares the nodes without starting a proxy.
 func NewFleet(cfg Config) (*Fleet, error) {
-	f := &Fleet{cfg: cfg, runs: map[string]Program{}, live: map[string]*procs.Process{}}
+	f := &Fleet{cfg: cfg, runs: map[string]Program{}, live: map[string]*procs.Process{}, blocked: map[string]bool{}}
 	for _, node := range cfg.Net.Nodes {
 		if err := prepare(cfg.Programs, node); err != nil {
 			return nil, fmt.Errorf("preparing %s for %s: %w", node.Name, cfg.Programs[0].Spec, err)
@@ -274,8 +276,8 @@ func (f *Fleet) SyncError() error {
 }
 
 func (f *Fleet) syncErrorLine(node string) string {
-	if f.spec(node).Exec != nil {
-		return "" // its log messages are not known
+	if f.spec(node).Exec != nil || f.wasBlocked(node) {
+		return "" // its log messages are not known, or the run itself made its syncs fail
 	}
 	for line := range strings.SplitSeq(f.cfg.Procs.Tail(logName(node), 200), "\n") {
 		if isSyncError(line) {

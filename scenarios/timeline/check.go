@@ -71,6 +71,7 @@ type checker struct {
 	proxies   map[string]string // state of each node's proxy
 	off       map[string]bool   // nodes without power; their proxies have ended
 	flushed   map[string]bool   // nodes with flushed tables
+	blocked   map[string]bool   // nodes whose proxies cannot write rules
 	away      map[string]bool   // nodes whose proxies are cut off from the API server
 	lanes     map[string]bool
 	workloads map[string]bool
@@ -81,7 +82,7 @@ type checker struct {
 }
 
 func newChecker(t *Timeline) *checker {
-	c := &checker{proxies: map[string]string{}, off: map[string]bool{}, flushed: map[string]bool{}, away: map[string]bool{}, lanes: map[string]bool{},
+	c := &checker{proxies: map[string]string{}, off: map[string]bool{}, flushed: map[string]bool{}, blocked: map[string]bool{}, away: map[string]bool{}, lanes: map[string]bool{},
 		workloads: map[string]bool{Measured: true}, services: map[string]bool{}, pods: map[string]bool{}, open: map[string]bool{}}
 	for i := range t.Nodes {
 		node := "node-" + strconv.Itoa(i+1)
@@ -276,10 +277,10 @@ func (c *checker) changeAddress(s Step) error {
 	return c.powered(s.Object)
 }
 
-// powerOff ends the node's proxy. The node loses its tables.
+// powerOff ends the node's proxy. The node loses its tables, and its proxy is not blocked any more.
 func (c *checker) powerOff(s Step) error {
 	err := c.powered(s.Object)
-	c.off[s.Object], c.proxies[s.Object], c.flushed[s.Object] = true, ended, false
+	c.off[s.Object], c.proxies[s.Object], c.flushed[s.Object], c.blocked[s.Object] = true, ended, false, false
 	return err
 }
 
@@ -329,6 +330,39 @@ func tablesFlushed(want bool) func(c *checker, s Step) error {
 		}
 		return change(c.flushed, s.Object, want, "has flushed tables", "has no flushed tables")
 	}
+}
+
+// blockProxy checks that the node has a proxy, which may be frozen.
+func (c *checker) blockProxy(s Step) error {
+	if err := c.powered(s.Object); err != nil {
+		return err
+	}
+	if c.proxies[s.Object] == ended {
+		return c.proxyIs(s.Object, runs)
+	}
+	return c.setBlocked(s.Object, true)
+}
+
+func (c *checker) unblockProxy(s Step) error {
+	if err := c.powered(s.Object); err != nil {
+		return err
+	}
+	return c.setBlocked(s.Object, false)
+}
+
+func (c *checker) setBlocked(node string, want bool) error {
+	return change(c.blocked, node, want, "has a blocked proxy", "has no blocked proxy")
+}
+
+// startProxy checks that the node's proxy has ended, and can become ready.
+func (c *checker) startProxy(s Step) error {
+	if err := proxyFrom(ended, runs)(c, s); err != nil {
+		return err
+	}
+	if c.blocked[s.Object] {
+		return fmt.Errorf("the proxy of %s is blocked at this time, and cannot become ready without its programs; unblock it first", s.Object)
+	}
+	return nil
 }
 
 func clientOpen(want bool) func(c *checker, s Step) error {

@@ -94,6 +94,12 @@ func TestErrorsHaveTheLine(t *testing.T) {
 		"a boot starts the proxy":    {steps("+0s proxy stop node-1", "+0s node off node-1", "+1s node on node-1", "+2s proxy start node-1"), "f:5: proxy start node-1: the proxy of node-1 runs at this time"},
 		"a boot thaws nothing":       {steps("+0s proxy freeze node-1", "+0s node off node-1", "+1s node on node-1", "+2s proxy thaw node-1"), "f:5: proxy thaw node-1: the proxy of node-1 runs at this time"},
 		"a boot leaves no tables":    {steps("+0s proxy flush node-1", "+0s node off node-1", "+1s node on node-1", "+2s proxy restore node-1"), "f:5: proxy restore node-1:"},
+		"block without power":        {steps("+0s node off node-1", "+1s proxy block node-1"), "f:3: proxy block node-1: node-1 has no power at this time"},
+		"block without a proxy":      {steps("+0s proxy stop node-1", "+1s proxy block node-1"), "f:3: proxy block node-1: the proxy of node-1 has ended at this time"},
+		"blocked twice":              {steps("+0s proxy block node-1", "+1s proxy block node-1"), "f:3: proxy block node-1: node-1 has a blocked proxy already"},
+		"nothing to unblock":         {steps("+0s proxy block node-2", "+1s proxy unblock node-1"), "f:3: proxy unblock node-1: node-1 has no blocked proxy"},
+		"start while blocked":        {steps("+0s proxy block node-1", "+0s proxy kill node-1", "+1s proxy start node-1"), "f:4: proxy start node-1: the proxy of node-1 is blocked at this time"},
+		"a boot unblocks":            {steps("+0s proxy block node-1", "+0s node off node-1", "+1s node on node-1", "+2s proxy unblock node-1"), "f:5: proxy unblock node-1: node-1 has no blocked proxy"},
 		"pod without power":          {steps("+0s node off node-2", "+1s pod start web-a workload=web node=node-2"), "f:3: pod start web-a workload=web node=node-2: node-2 has no power at this time"},
 		"api cut without a proxy":    {steps("+0s proxy kill node-1", "+1s api cut node-1"), "f:3: api cut node-1: the proxy of node-1 has ended at this time: it has no watches"},
 		"api lose without power":     {steps("+0s node off node-1", "+1s api lose node-1"), "f:3: api lose node-1: node-1 has no power at this time: it has no watches"},
@@ -241,7 +247,7 @@ func anyTimeline(t *rapid.T) *timeline.Timeline {
 
 // needs maps a verb to one that must be performed before it.
 var needs = map[string]string{"proxy start": "proxy stop", "proxy change": "proxy kill", "proxy cleanup": "proxy kill", "proxy thaw": "proxy freeze",
-	"proxy restore": "proxy flush", "node on": "node off", "api back": "api away", "client close": "client open", "endpoints set": "endpoints create",
+	"proxy restore": "proxy flush", "proxy unblock": "proxy block", "node on": "node off", "api back": "api away", "client close": "client open", "endpoints set": "endpoints create",
 	"pod start": "workload deploy"}
 
 // objectsOf has possible objects by the first word of a verb. Not all of them exist.

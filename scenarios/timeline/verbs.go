@@ -35,6 +35,8 @@ type Executor interface {
 	CleanUpProxy(ctx context.Context, s Step) error
 	FlushTables(ctx context.Context, s Step) error
 	RestoreTables(ctx context.Context, s Step) error
+	BlockProxy(ctx context.Context, s Step) error
+	UnblockProxy(ctx context.Context, s Step) error
 	RunOnNode(ctx context.Context, s Step) error
 	ChangeAddress(ctx context.Context, s Step) error
 	SetSysctl(ctx context.Context, s Step) error
@@ -126,7 +128,7 @@ func describeVerbs() map[string]verb {
 
 		"proxy stop":    {object: oneNode, needs: NeedsProxies, takesAway: true, transition: proxyFrom(runs, ended), perform: bind(Executor.EndProxy, false)},
 		"proxy kill":    {object: oneNode, needs: NeedsProxies, takesAway: true, transition: proxyFrom(runs, ended), perform: bind(Executor.EndProxy, true)},
-		"proxy start":   {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: proxyFrom(ended, runs), perform: Executor.StartProxy},
+		"proxy start":   {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: (*checker).startProxy, perform: Executor.StartProxy},
 		"proxy freeze":  {object: oneNode, needs: NeedsProxies, takesAway: true, transition: proxyFrom(runs, frozen), perform: Executor.FreezeProxy},
 		"proxy thaw":    {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: proxyFrom(frozen, runs), perform: Executor.ThawProxy},
 		"proxy cleanup": {object: oneNode, needs: NeedsProxies, transition: proxyFrom(ended, ended), perform: Executor.CleanUpProxy},
@@ -134,6 +136,8 @@ func describeVerbs() map[string]verb {
 			keys: []key{required("to", values.Type[string](values.Text))}},
 		"proxy flush":   {object: oneNode, needs: NeedsProxies, takesAway: true, transition: tablesFlushed(true), perform: Executor.FlushTables},
 		"proxy restore": {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: tablesFlushed(false), perform: Executor.RestoreTables},
+		Block:           {object: oneNode, needs: NeedsProxies, takesAway: true, transition: (*checker).blockProxy, perform: Executor.BlockProxy},
+		"proxy unblock": {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: (*checker).unblockProxy, perform: Executor.UnblockProxy},
 
 		"node run": {object: oneNode, text: true, needs: NeedsCommands, transition: (*checker).needsPower, perform: Executor.RunOnNode},
 		"node address": {object: oneNode, needs: NeedsCommands, transition: (*checker).changeAddress, perform: Executor.ChangeAddress,
@@ -175,6 +179,9 @@ func describeVerbs() map[string]verb {
 	}
 	return v
 }
+
+// Block is the verb that makes the programs fail with which a proxy writes its rules. Not each subject has such programs.
+const Block = "proxy block"
 
 // laneStart is the verb of `lane` lines. Lanes start before the baseline, so no step has this verb.
 const laneStart = "lane start"
