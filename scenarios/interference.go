@@ -13,26 +13,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // The parameters of interference alone.
 var (
 	// Meddling is what the other program does.
 	Meddling = newWord("what", "flush", "flush (`nft flush ruleset`), reload (a firewall flushes all rules and loads its own), stale-drop (a rule drops packets to the node's pods), stale-allow "+
-		"(a rule that hides such a drop, and is cleaned up) or second (another proxy that was left running)", "flush", "reload", "stale-drop", "stale-allow", Second)
+		"(a rule that hides such a drop, and is cleaned up), second (another proxy that was left running) or tools (the programs fail with which the proxy writes its rules)", "flush", "reload", "stale-drop", "stale-allow", Second, Tools)
 	hiddenFor = newDuration("hidden", "10s", "time from the stale allow rule to its deletion", time.Second, time.Hour)
-	lastsFor  = newDuration("lasts", "10s", "time that the stale rule drops; with flush and reload, time that the proxy has to repair", time.Second, time.Hour)
+	lastsFor  = newDuration("lasts", "10s", "time that the stale rule drops; with flush and reload, time that the proxy has to repair; with tools, time that they fail after the pod has ended", time.Second, time.Hour)
 )
 
-// interference lets another program change a node's rules, as a firewall's reload does (spatiumddi#382), or a
+// interference lets another program change a node's rules, or lets the proxy's own programs fail: as a firewall's reload does (spatiumddi#382), or a
 // NetworkPolicy agent that left rules behind: a stale drop, or a stale allow that hides a drop until it is removed.
 func interference() Scenario {
 	return Scenario{
 		Name:    "interference",
-		Summary: "lets another program change a node's rules: flush them, reload its own, add a stale drop or allow rule, or run a second proxy",
+		Summary: "lets another program flush a node's rules, add a stale drop or allow rule, or run a second proxy, or lets the proxy's own programs fail",
 		Steps: func(p Params) []string {
-			if Meddling.Of(p) == Second {
+			switch Meddling.Of(p) {
+			case Second:
 				return []string{stepCommand, stepSecond, "pod terminate", "expect rolled-out", "expect balanced"}
+			case Tools:
+				return []string{timeline.Block, "pod terminate", "expect gone", "proxy unblock", "expect rolled-out", "expect balanced"}
 			}
 			return []string{stepCommand}
 		},
@@ -60,6 +64,8 @@ func interference() Scenario {
 				return w.Step(ctx, "reload the firewall of "+node, node, func(ctx context.Context) error { return w.reloadFirewall(ctx, node) })
 			case Second:
 				return w.Step(ctx, "leave a second proxy running on "+node, node, func(ctx context.Context) error { return w.secondProxy(ctx, node) })
+			case Tools:
+				return w.Step(ctx, "let the tools of "+node+" fail", node, func(ctx context.Context) error { return w.failTools(ctx, node) })
 			case "stale-drop":
 				return w.Step(ctx, "leave a stale drop on "+node, node, func(ctx context.Context) error { return w.staleDrop(ctx, node) })
 			default:
@@ -76,6 +82,8 @@ func (p Params) interferenceTime() time.Duration {
 		return 0
 	case "stale-allow":
 		return hiddenFor.Of(p) + lastsFor.Of(p)
+	case Tools:
+		return p.exitTime() + lastsFor.Of(p)
 	}
 	return lastsFor.Of(p)
 }
@@ -416,7 +424,7 @@ func (w *World) secondProxy(ctx context.Context, node string) error {
 		return err
 	}
 	w.recordInterference(at, node, "begin", fmt.Sprintf("%s was left running on %s beside %s", other, node, proxies.Subject(node)))
-	if err := w.deletePod(ctx, node); err != nil {
+	if _, err := w.deletePod(ctx, node); err != nil {
 		return err
 	}
 	if err := w.await(ctx, "rolled-out", w.run.main.name, w.podReplacementTime()); err != nil {

@@ -143,7 +143,10 @@ func (w *World) restartGroup(ctx context.Context, nodes []string) error {
 		during := func(ctx context.Context) error { return nil }
 		switch restartChange.Of(w.Params) {
 		case changeDelete:
-			during = func(ctx context.Context) error { return w.deletePod(ctx, nodes[0]) }
+			during = func(ctx context.Context) error {
+				_, err := w.deletePod(ctx, nodes[0])
+				return err
+			}
 		case changeReady:
 			return w.readyMeanwhile(ctx, nodes)
 		}
@@ -240,16 +243,17 @@ func (w *World) podOnNode(ctx context.Context, node string) (n int, pod corev1.P
 	return n, pods[n], nil
 }
 
-// deletePod deletes the node's pod of the Deployment, and returns when the pod is terminating.
-func (w *World) deletePod(ctx context.Context, node string) error {
+// deletePod deletes the node's pod of the Deployment, and returns its name in the step when it is terminating.
+func (w *World) deletePod(ctx context.Context, node string) (pod string, err error) {
 	n, victim, err := w.podOnNode(ctx, node)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err := w.performVerb(ctx, "pod terminate", fmt.Sprintf("%s#%d", w.run.main.name, n+1)); err != nil {
-		return err
+	pod = fmt.Sprintf("%s#%d", w.run.main.name, n+1)
+	if err := w.performVerb(ctx, "pod terminate", pod); err != nil {
+		return pod, err
 	}
-	return w.Until(ctx, "the pod "+victim.Name+" to be on its way out", time.Minute, func(ctx context.Context) (bool, string, error) {
+	return pod, w.Until(ctx, "the pod "+victim.Name+" to be on its way out", time.Minute, func(ctx context.Context) (bool, string, error) {
 		var now corev1.Pod
 		err := w.Cluster.Get(ctx, victim.Name, w.namespace(), &now)
 		if apierrors.IsNotFound(err) {

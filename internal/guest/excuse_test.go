@@ -239,3 +239,32 @@ func TestDropExcusesUntilThePodsAreReadyAgain(t *testing.T) {
 		t.Errorf("a rule of 4 s, and pods that are ready at the next probe, excuse %s; want two seconds and a probe more", w)
 	}
 }
+
+// Tools that fail excuse what is lost over their node from the end of the pod until two seconds after they work again. With policy Local the
+// node has no ready pod meanwhile, if the new one is elsewhere, and the load balancer must have time to remove it.
+func TestFailingToolsAreAnExcuse(t *testing.T) {
+	for policy, want := range map[string]struct {
+		most  time.Duration
+		paths []string
+	}{"Cluster": {2 * time.Second, []string{"node node-1"}}, "Local": {17*time.Second + 100*time.Millisecond, []string{"node node-1", "exits"}}} {
+		s, err := failTools(t, &blockable{failed: 1}, policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := s.excuses(t)
+		expect(t, all, want.paths...)
+		work := time.Duration(0)
+		for _, e := range s.events {
+			if b, is := e.Body.(record.Interference); is && b.State == "end" {
+				work = e.At
+			}
+		}
+		body := all[0].Body.(record.Excuse)
+		if extra := body.Until - work; extra != 2*time.Second && extra != want.most {
+			t.Errorf("%s: the excuse ends %s after the tools work again", policy, extra)
+		}
+		if begun := s.stepBegan("let the tools of node-1 fail"); body.From < begun+3*time.Second { // shutdownDelay
+			t.Errorf("%s: the excuse begins %s after the step, when the pod still served", policy, body.From-begun)
+		}
+	}
+}

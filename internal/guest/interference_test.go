@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
@@ -194,6 +195,52 @@ func TestASecondProxy(t *testing.T) {
 		if c.want == "" && (err != nil || !told) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, told: %v; want %q", name, err, told, c.want)
 		}
+	}
+}
+
+// blockable is a fleet whose tools can fail.
+type blockable struct {
+	idle
+	failed int // calls while they fail
+	steps  []string
+}
+
+func (b *blockable) Block(node string) error {
+	b.steps = append(b.steps, "block "+node)
+	return nil
+}
+
+func (b *blockable) Unblock(node string) (int, error) {
+	b.steps = append(b.steps, "unblock "+node)
+	return b.failed, nil
+}
+
+// failTools runs the interference of tools that fail, on nodes with a pod each.
+func failTools(t *testing.T, b *blockable, policy string) (*stage, error) {
+	t.Helper()
+	s := newStage(t, "interference", map[string]string{"what": "tools", "replicas": "2", "lasts": "6s", "shutdownDelay": "3s", "trafficPolicy": policy})
+	s.world.Site.OfferProxies(b)
+	return s, scenarios.Run(t.Context(), find(t, "interference"), &s.world)
+}
+
+// The tools of a node's proxy fail until its pod has ended and for the given time after that. The record tells both.
+func TestToolsThatFail(t *testing.T) {
+	b := &blockable{failed: 2}
+	s, err := failTools(t, b, "Cluster")
+	if err != nil || !slices.Equal(b.steps, []string{"block node-1", "unblock node-1"}) {
+		t.Fatalf("%q, %v", b.steps, err)
+	}
+	var told []record.Event
+	for _, e := range s.events {
+		if e.Kind() == record.KindInterference {
+			told = append(told, e)
+		}
+	}
+	if len(told) != 2 || told[0].Text != "the programs failed with which the proxy of node-1 writes its rules" || told[1].At < told[0].At+6*time.Second {
+		t.Errorf("told: %+v", told)
+	}
+	if _, err := failTools(t, &blockable{}, "Cluster"); err == nil || !strings.Contains(err.Error(), "called none of its programs while it was blocked, so no sync failed") {
+		t.Errorf("tools that nobody called gave %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // Invalid input is a UsageError that names the valid values, before anything is created.
@@ -136,6 +137,44 @@ func TestSecondSubjectIsRequiredWhereNeeded(t *testing.T) {
 		}
 		if next != c.next || c.refused == "" && err != nil || c.refused != "" && (!IsUsage(err) || !strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("what=%s to=%s: next %q, %v", c.what, c.to, next, err)
+		}
+	}
+}
+
+// What makes a proxy's programs fail is refused before the run if no subject of it has such programs.
+func TestSubjectsThatCannotBeBlocked(t *testing.T) {
+	block, err := timeline.Parse("f", []byte("hitless timeline 1\n+0s proxy block node-1\n+1s workload rollout web\n+9s proxy unblock node-1\n+9s end\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := timeline.Parse("f", []byte("hitless timeline 1\n+0s proxy stop node-1\n+0s proxy change node-1 to=kube-proxy@v1.37.1/ipvs\n+0s proxy start node-1\n+1s proxy block node-1\n+9s proxy unblock node-1\n+9s end\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		subject string
+		line    *timeline.Timeline // nil for the scenario
+		set     map[string]string
+		refused bool
+	}{
+		"bundled":               {"bundled", block, nil, true},
+		"cilium":                {"cilium@v1.15.19", block, nil, true},
+		"kube-proxy":            {"kube-proxy@v1.37.1/nftables", block, nil, false},
+		"bundled, and another":  {"bundled", other, nil, false},
+		"the scenario, bundled": {"bundled", nil, map[string]string{"what": "tools"}, true},
+		"the scenario":          {"kube-proxy@v1.26.15/iptables", nil, map[string]string{"what": "tools"}, false},
+		"another part of it":    {"bundled", nil, map[string]string{"what": "flush"}, false},
+	} {
+		o := Options{Scenario: "interference", LabOptions: site.LabOptions{Subject: c.subject, Cache: t.TempDir()}, Set: c.set}
+		if c.line != nil {
+			o.Timeline = &Timeline{Timeline: c.line}
+		}
+		if err := o.fillDefaults(); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := o.plan()
+		if c.refused != (err != nil) || err != nil && (!IsUsage(err) || !SubjectLacks(err) || !strings.Contains(err.Error(), "give a kube-proxy")) {
+			t.Errorf("%s: %v, want it to be refused: %t", name, err, c.refused)
 		}
 	}
 }
