@@ -254,7 +254,7 @@ func museumBisectCommand() *cobra.Command {
 	var set, versions []string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "bisect ID", Short: "Find the versions of kube-proxy with a bug, in each release branch", Args: cobra.ExactArgs(1),
+		Use: "bisect ID", Short: "Find the versions of kube-proxy with a bug", Args: cobra.ExactArgs(1),
 		Long: `Find the oldest and the newest version of kube-proxy with a bug, in the mode in which the museum has it. Without --versions it searches the first
 release of each minor version, such as v1.22.0, and the museum's own version. That takes about ten runs. It assumes that the versions with the bug
 follow each other without a gap.

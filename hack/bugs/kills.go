@@ -23,10 +23,10 @@ type Kill struct {
 }
 
 // Kills returns those of the bugs whose specimens are two different subjects. The specimens of others differ in parameters of their own scenario
-// only, or no subject without the bug is known: a spec cannot tell them apart.
+// only: a spec cannot tell them apart.
 func Kills(of []museum.Entry) (all []Kill) {
 	for _, e := range of {
-		if e.Good.Subject != "" && e.Bad.Subject != e.Good.Subject {
+		if e.Bad.Subject != e.Good.Subject {
 			all = append(all, Kill{e, mutants.Mutant{Name: e.Bad.Subject, Does: e.Title, Subject: e.Bad.Subject, Twin: e.Good.Subject, Runs: runsOf(e)}})
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +68,7 @@ func museumTable(top string) (string, error) {
 				continue
 			}
 			fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s | %s, %s |\n", e.ID, e.Bad, countOf(a.Bad, museum.Seen), verdictOf(a.Bad),
-				cmp.Or(e.Good.String(), "none is known"), countOf(a.Good, museum.NotSeen), verdictOf(a.Good), shortHash(a.Bad), shortHash(a.Good))
+				e.Good, countOf(a.Good, museum.NotSeen), verdictOf(a.Good), shortHash(a.Bad), shortHash(a.Good))
 			pairs[i]++
 			if caughtByVerdict(a) {
 				caught++
@@ -145,11 +144,7 @@ func museumKills(top string) (string, error) {
 func withoutKills() (texts []string) {
 	kills := bugs.Kills(museum.All())
 	for _, e := range museum.All() {
-		switch {
-		case slices.ContainsFunc(kills, func(k bugs.Kill) bool { return k.ID == e.ID }):
-		case e.Good.Subject == "":
-			texts = append(texts, e.ID+", because no subject without it is known")
-		default:
+		if !slices.ContainsFunc(kills, func(k bugs.Kill) bool { return k.ID == e.ID }) {
 			texts = append(texts, e.ID+", whose specimens are the same subject with other parameters")
 		}
 	}

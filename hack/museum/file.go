@@ -112,7 +112,7 @@ func (f *file) wrong(e museum.Entry, seeds int) (wrong []string) {
 	if seen := count[bad][museum.Seen]; first.Answer != museum.Seen || seen < max(1, seeds-1) || seen+count[bad][museum.NotSeen] < seeds {
 		wrong = append(wrong, fmt.Sprintf("%s: seen in %s on %d of %d seeds", e.ID, e.Bad.Subject, seen, seeds))
 	}
-	if not := count[good][museum.NotSeen]; not < seeds && e.Good.Subject != "" {
+	if not := count[good][museum.NotSeen]; not < seeds {
 		wrong = append(wrong, fmt.Sprintf("%s: not seen in %s on %d of %d seeds", e.ID, e.Good.Subject, not, seeds))
 	}
 	return wrong

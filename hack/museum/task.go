@@ -44,13 +44,9 @@ func (t task) name() string {
 	return fmt.Sprintf("%s-%s-%d", t.entry.ID, name, t.seed)
 }
 
-// tasksOf returns the runs of a bug on a seed: with it, and without it where a subject without it is known.
+// tasksOf returns the runs of a bug on a seed: with it, and without it.
 func tasksOf(e museum.Entry, seed int64) []task {
-	tasks := []task{{e, bad, e.Bad, seed}}
-	if e.Good.Subject != "" {
-		tasks = append(tasks, task{e, good, e.Good, seed})
-	}
-	return tasks
+	return []task{{e, bad, e.Bad, seed}, {e, good, e.Good, seed}}
 }
 
 // specimensOf returns the runs of all bugs on the first seed, then on the next.

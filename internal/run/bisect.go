@@ -78,14 +78,8 @@ func Bisect(ctx context.Context, o Options, e museum.Entry, versions []string, d
 	branch := semver.MajorMinor
 	if len(versions) == 0 {
 		versions, branch = firstReleases(e, bad), semver.Major
-	}
-	for _, v := range versions {
-		if _, err := subject.Read(ctx, specOf(v, bad).String()); err != nil {
-			return a, UsageError{Reason: err}
-		}
-		if why := e.Applies(specOf(v, bad).String(), bad.Mode); why != "" {
-			return a, UsageError{Reason: fmt.Errorf("%s does not apply to %s: %s", e.ID, v, why)}
-		}
+	} else if err := checkVersions(ctx, e, bad, versions); err != nil {
+		return a, err
 	}
 	see := func(version string) (bool, error) {
 		one := o
@@ -101,6 +95,19 @@ func Bisect(ctx context.Context, o Options, e museum.Entry, versions []string, d
 	}
 	err = a.search(versions, bad.Version, branch, see)
 	return a, err
+}
+
+// checkVersions returns a UsageError for a version that does not exist, or to which the bug does not apply.
+func checkVersions(ctx context.Context, e museum.Entry, bad subject.Spec, versions []string) error {
+	for _, v := range versions {
+		if _, err := subject.Read(ctx, specOf(v, bad).String()); err != nil {
+			return UsageError{Reason: err}
+		}
+		if why := e.Applies(specOf(v, bad).String(), bad.Mode); why != "" {
+			return UsageError{Reason: fmt.Errorf("%s does not apply to %s: %s", e.ID, v, why)}
+		}
+	}
+	return nil
 }
 
 // firstReleases are the first releases of the minor versions of kube-proxy that can have a bug, from old to new.

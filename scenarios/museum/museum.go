@@ -34,7 +34,7 @@ type Entry struct {
 	// Until is the first version of kube-proxy that need not read what the trigger writes, because no supported upgrade leaves it; the bundled
 	// proxier need not either. Empty for none.
 	Until string
-	// Bad has the bug, and Good is the version or the mode next to it that does not. Good has no subject if none of the modes is without it.
+	// Bad has the bug, and Good is the version or the mode next to it that does not.
 	Bad, Good Specimen
 
 	Scenario string

@@ -115,10 +115,10 @@ func staleFlows() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-112604", Title: "a UDP flow stays with a pod that ended while a sync failed",
-			Issue: upstream + "/issues/112604", Affected: "kube-proxy in mode iptables; seen up to v1.37.1", Fixed: notFixed, Modes: []string{iptables},
+			Issue: upstream + "/issues/112604", Affected: "kube-proxy in modes iptables and nftables; seen up to v1.37.1", Fixed: notFixed,
 			Look: look + " Before that tcp-new is lost too, while syncs fail.",
-			// The trigger is a rule of mode iptables, and no kube-proxy in that mode is known to be without the bug.
-			Bad:       Specimen{Subject: "kube-proxy@v1.37.1/iptables"},
+			// In mode ipvs a sync goes on after an error, and deletes the conntrack entries.
+			Bad: Specimen{Subject: "kube-proxy@v1.37.1/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/ipvs"},
 			Signature: afterFailedSync(lost(atFlowsPod("exited"), "ends of the flow's pod")),
 		}),
 		k8s122740(), k8s139628(),

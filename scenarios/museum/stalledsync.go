@@ -57,8 +57,8 @@ func stalledSyncs() []Entry {
 		},
 		withTimeline(Entry{
 			ID: "k8s-111661", Title: "a node whose proxy cannot sync answers health checks, and stays in the load balancer",
-			Issue: upstream + "/issues/115825", Fix: upstream + "/pull/111661", Affected: "kube-proxy up to v1.26 in mode iptables", Fixed: "v1.27.0 (#111661)",
-			Modes: []string{iptables},
+			Issue: upstream + "/issues/115825", Fix: upstream + "/pull/111661", Affected: "kube-proxy up to v1.26 in modes iptables and ipvs", Fixed: "v1.27.0 (#111661)",
+			Modes: []string{iptables, ipvs},
 			Look:  "The path over node-1 loses connections to the end of the run. With the fix the load balancer removes the node after about a minute.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.26.15/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.27.16/iptables"},
 			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: 110 * time.Second, toEnd: true}.search,
