@@ -166,15 +166,25 @@ func dumpAddresses(context.Context) ([]byte, error) {
 			lines = append(lines, link.Attrs().Name+" "+a.IPNet.String()+"\n")
 		}
 	}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL},
-		netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+	routes, err := localRoutes()
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range routes { // proxies make addresses local without a device too
+	lines = append(lines, routes...)
+	return sorted(lines), nil
+}
+
+// localRoutes are the routes that make addresses local without a device, as the bundled proxier does.
+func localRoutes() (lines []string, err error) {
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL},
+		netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, err
+	}
+	for _, r := range routes {
 		if r.Protocol != unix.RTPROT_KERNEL && r.Dst != nil {
 			lines = append(lines, fmt.Sprintf("local route %s, protocol %d\n", r.Dst, r.Protocol))
 		}
 	}
-	return sorted(lines), nil
+	return lines, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // The dumps show a connection, its sockets and a rule, with and without the program nft.
@@ -47,7 +48,12 @@ func TestDumps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	wanted := map[string]string{"nftables.txt": "dumped", "conntrack.txt": "4711", "sockets.txt": "tcp LISTEN 127.0.0.1:4711", "addresses.txt": "lo 127.0.0.1/8",
+	route := &netlink.Route{LinkIndex: 1, Dst: &net.IPNet{IP: net.IPv4(203, 0, 113, 10), Mask: net.CIDRMask(32, 32)}, Table: unix.RT_TABLE_LOCAL,
+		Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Protocol: 104}
+	if err := netlink.RouteAdd(route); err != nil {
+		t.Fatal(err)
+	}
+	wanted := map[string]string{"nftables.txt": "dumped", "conntrack.txt": "4711", "sockets.txt": "tcp LISTEN 127.0.0.1:4711", "addresses.txt": "local route 203.0.113.10/32, protocol 104",
 		"snmp.txt": "Tcp:"}
 	found := 0
 	for _, d := range Dumps() {

@@ -6,37 +6,45 @@ import (
 	"sync"
 )
 
-// The percentages of garbage collection during the start. A start allocates most of the heap that ever exists. With the usual 100,
-// collections took a quarter of the CPU of a start with 10,000 Services.
+// Garbage collection during the start. A start allocates most of the heap that ever exists. With the usual 100 %, collections took a quarter
+// of the CPU of a start with 10,000 Services.
 const (
-	firstGCPercent = 8000 // until the first collection, which it puts off until the heap has 320 MB: Go's minimum of 4 MB times this
-	startGCPercent = 400  // from then on, so that the heap of a larger cluster is limited too
+	startMemory    = 320 << 20 // bytes of memory until which there is no collection
+	startGCPercent = 400       // from the first collection on, so that the heap of a larger cluster is limited too
 )
 
 // relaxGC collects garbage less often until end is called, unless collection is disabled.
 func relaxGC() (end func()) {
-	before := debug.SetGCPercent(firstGCPercent)
-	if before < 0 {
-		debug.SetGCPercent(before)
+	percent := debug.SetGCPercent(-1)
+	if percent < 0 {
 		return func() {}
 	}
-	var mu sync.Mutex
-	ended := false
-	runtime.AddCleanup(new(firstCollection), func(percent int) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !ended {
-			debug.SetGCPercent(percent)
-		}
-	}, startGCPercent)
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		ended = true
-		debug.SetGCPercent(before)
-	}
+	limit := debug.SetMemoryLimit(-1)
+	debug.SetMemoryLimit(min(limit, startMemory))
+	g := &relaxedGC{limit: limit}
+	runtime.AddCleanup(new(firstCollection), func(g *relaxedGC) { g.set(startGCPercent, false) }, g)
+	return func() { g.set(percent, true) }
 }
 
 // firstCollection is garbage, so that its cleanup runs after the first collection. It has a pointer, because small objects without one can
 // share their memory with others.
 type firstCollection struct{ _ *firstCollection }
+
+// relaxedGC is the garbage collection of a start.
+type relaxedGC struct {
+	limit int64 // of memory, before the start
+
+	mu    sync.Mutex
+	ended bool
+}
+
+// set ends the time without collection, unless the start has ended before.
+func (g *relaxedGC) set(percent int, last bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.ended {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(g.limit)
+	}
+	g.ended = g.ended || last
+}

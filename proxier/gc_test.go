@@ -3,42 +3,68 @@ package proxier
 import (
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 	"time"
 )
 
-// gcPercent reads the percentage of garbage collection.
-func gcPercent() int {
-	percent := debug.SetGCPercent(-1)
-	debug.SetGCPercent(percent)
-	return percent
+// gcSettings are the percentage of garbage collection and the limit of memory.
+type gcSettings struct{ percent, limit uint64 }
+
+func readGC() gcSettings {
+	all := []metrics.Sample{{Name: "/gc/gogc:percent"}, {Name: "/gc/gomemlimit:bytes"}}
+	metrics.Read(all)
+	return gcSettings{all[0].Value.Uint64(), all[1].Value.Uint64()}
 }
 
-// The first collection of a start limits the heap, and the end of the start restores the setting.
+// The first collection of a start limits the heap, and the end of the start restores the settings.
 func TestGarbageCollectionOfAStart(t *testing.T) {
-	before := gcPercent()
+	before := readGC()
 	end := relaxGC()
-	if got := gcPercent(); got != firstGCPercent {
-		t.Errorf("the start begins with %d %%, want %d", got, firstGCPercent)
+	defer end()
+	if got := readGC(); got.limit != startMemory {
+		t.Errorf("the start begins with a limit of %d bytes, want %d", got.limit, startMemory)
 	}
-	for deadline := time.Now().Add(10 * time.Second); gcPercent() != startGCPercent; runtime.GC() {
+	for deadline := time.Now().Add(10 * time.Second); readGC() != (gcSettings{startGCPercent, before.limit}); runtime.GC() {
 		if time.Now().After(deadline) {
-			t.Fatalf("after collections the percentage is %d, want %d", gcPercent(), startGCPercent)
+			t.Fatalf("after collections the settings are %+v, want %d %%", readGC(), startGCPercent)
 		}
 	}
-	if end(); gcPercent() != before {
-		t.Errorf("after the start the percentage is %d, want %d", gcPercent(), before)
+	if end(); readGC() != before {
+		t.Errorf("after the start the settings are %+v, want %+v", readGC(), before)
 	}
 }
 
-// A program without garbage collection stays so, and a late first collection changes nothing.
+// A first collection after the end of the start changes nothing.
+func TestALateFirstCollection(t *testing.T) {
+	before := readGC()
+	end := relaxGC()
+	end()
+	done := make(chan bool)
+	runtime.AddCleanup(new(firstCollection), func(done chan bool) { close(done) }, done)
+	for deadline := time.After(10 * time.Second); ; runtime.GC() {
+		select {
+		case <-done: // a cleanup of the same collection or of a later one has run
+			if got := readGC(); got != before {
+				t.Errorf("the settings are %+v, want %+v", got, before)
+			}
+			return
+		case <-deadline:
+			t.Fatal("no cleanup ran")
+		default:
+		}
+	}
+}
+
+// A program without garbage collection stays so.
 func TestGarbageCollectionStaysOff(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	before := readGC()
 	end := relaxGC()
-	if got := gcPercent(); got != -1 {
-		t.Errorf("the start turned garbage collection on: %d", got)
+	if got := readGC(); got != before {
+		t.Errorf("the start changed the settings to %+v", got)
 	}
-	if end(); gcPercent() != -1 {
-		t.Errorf("the end of the start turned garbage collection on: %d", gcPercent())
+	if end(); readGC() != before {
+		t.Errorf("the end of the start changed the settings to %+v", readGC())
 	}
 }

@@ -44,7 +44,7 @@ func (m *migration) toKubeProxy(ctx context.Context) error {
 	}
 	if m.to == "ipvs" {
 		if err := m.step(func() error { return m.handOver(addrs.Bound) }, "keep the virtual servers and their connections for kube-proxy; add %d addresses to its device, "+
-			"and delete the proxier's device and nftables tables", len(addrs.Bound)); err != nil {
+			"and delete the proxier's addresses and nftables tables", len(addrs.Bound)); err != nil {
 			return err
 		}
 	} else if err := m.removeBundled(ctx, own); err != nil {
@@ -96,7 +96,7 @@ func (m *migration) removeBundled(ctx context.Context, own []kernel.Key) error {
 	return m.step(func() error {
 		_, err := m.linux.Cleanup(nil)
 		return err
-	}, "delete the device for virtual addresses and the nftables tables")
+	}, "delete the virtual addresses and the nftables tables")
 }
 
 // drainAll deletes virtual servers as their last connections end. UDP and SCTP flows move at once: their conntrack

@@ -10,7 +10,7 @@ var Wanted = []struct {
 	{"a flow of datagrams to a Service without endpoints is refused", []string{"k8s-139628"}},
 	{"a flow of datagrams follows a change of the target port", []string{"k8s-130542"}},
 	{"a flow of datagrams is answered again after the proxy's rules were lost", []string{"k8s-103857", "k8s-105192"}},
-	{"a flow of datagrams stays with its pod while the proxy restarts, or other Services change", []string{"k8s-122740", "k8s-129982"}},
+	{"a flow of datagrams stays with its pod while another Service with its external IP changes", []string{"k8s-129982"}},
 	{"a flow of datagrams leaves a pod that was unready before it ended", []string{"k8s-125467"}},
 	{"with sessionAffinity a client leaves a pod that is unready or has ended", []string{"k8s-106030", "k8s-71834"}},
 	{"a client that uses a port again during a rolling update is served", []string{"k8s-81775"}},

@@ -93,8 +93,7 @@ func (v *Virtual) sharedElements() []kernel.Element {
 	return all
 }
 
-// Binds reports whether the address must be bound to the proxier's device. NodePort addresses already belong to the
-// node.
+// Binds reports whether the proxier must make the address local. NodePort addresses already belong to the node.
 func (v *Virtual) Binds() bool { return v.Origin != FromNodePort }
 
 // equal reports whether two desired states are identical.

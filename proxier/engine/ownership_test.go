@@ -36,7 +36,7 @@ func isIPv6(e kernel.Element) bool  { return e.Key.Addr.Is6() }
 func anyFamily(kernel.Element) bool { return true }
 
 // Another program deletes the proxier's tables while no process runs. The next process keeps all virtual servers,
-// including those of NodePorts, whose address is not on the proxier's device.
+// including those of NodePorts, whose address is the node's own.
 func TestLostOwnershipRecordsBetweenProcesses(t *testing.T) {
 	for what, lost := range map[string]func(kernel.Element) bool{"of IPv4": isIPv4, "of IPv6": isIPv6, "of both": anyFamily} {
 		t.Run(what, func(t *testing.T) {

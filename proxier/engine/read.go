@@ -235,7 +235,7 @@ func (e *Engine) verify(unread map[kernel.Key]bool, r *Report) error {
 type ownership struct {
 	keys           map[kernel.Key]bool
 	hasRecords     map[bool]bool          // families with any record, by whether it is IPv6
-	servedServices map[serviceFamily]bool // Services with a virtual server at an address on the proxier's device
+	servedServices map[serviceFamily]bool // Services with a virtual server at an address that the proxier made local
 }
 
 // serviceFamily is one IP family of a Service.
@@ -254,8 +254,8 @@ func readOwnership(elements []kernel.Element) ownership {
 	return r
 }
 
-// noteServed finds, for families without records, the Services with virtual servers at addresses on the proxier's
-// device.
+// noteServed finds, for families without records, the Services with virtual servers at addresses that the
+// proxier made local.
 func (r ownership) noteServed(e *Engine, servers []kernel.Server, state *kernel.State) {
 	for _, s := range servers {
 		if r.hasRecords[s.Key.Addr.Is6()] {
@@ -268,8 +268,8 @@ func (r ownership) noteServed(e *Engine, servers []kernel.Server, state *kernel.
 }
 
 // isLikelyOwn reports whether an unrecorded virtual server belongs to the proxier although its family has no records.
-// At an address on the proxier's device it does. At a NodePort address it does if the same Service also has one on
-// the device and the virtual server is exactly as the proxier creates it.
+// At an address that the proxier made local it does. At a NodePort address it does if the same Service also has one at
+// such an address and the virtual server is exactly as the proxier creates it.
 func (r ownership) isLikelyOwn(s kernel.Server, want desired.Virtual, state *kernel.State) bool {
 	six := s.Key.Addr.Is6()
 	if r.hasRecords[six] {

@@ -1,5 +1,5 @@
 // Package kernel defines the state that the proxier keeps in a node's kernel and the operations that change it: IPVS
-// virtual and real servers, virtual addresses bound on a device, and elements of filter sets.
+// virtual and real servers, virtual addresses that are made local, and elements of filter sets.
 //
 // It separates decisions (packages desired and plan) from execution (package linux).
 package kernel

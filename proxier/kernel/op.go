@@ -48,10 +48,10 @@ type DeleteReal struct {
 	Real netip.AddrPort
 }
 
-// Bind adds an address to the proxier's device.
+// Bind makes an address local.
 type Bind struct{ Addr netip.Addr }
 
-// Unbind removes an address from the proxier's device.
+// Unbind ends that an address is local.
 type Unbind struct{ Addr netip.Addr }
 
 // ChangeSets adds and removes elements in one transaction.

@@ -32,9 +32,11 @@ type addresses struct {
 	deadline  time.Duration
 	noReply   func()
 	netlink   *netlink.Handle
+	routes    *netlink.Handle // lists routes
 	batches   *batchSocket
 	device    netlink.Link // nil if missing in read-only mode
 	readOnly  bool
+	earlier   map[netip.Addr]bool // IPv4 addresses on the device, where earlier versions of the proxier bound them; of the last read
 }
 
 func openAddresses(deadline time.Duration, noReply func()) (*addresses, error) {
@@ -55,21 +57,28 @@ func (a *addresses) reopen() error {
 		h.Close()
 		return fmt.Errorf("setting the deadline of a netlink socket: %w", err)
 	}
-	b, err := openBatches(unix.NETLINK_ROUTE)
+	r, err := openRoutes(a.deadline)
 	if err != nil {
 		h.Close()
 		return err
 	}
+	b, err := openBatches(unix.NETLINK_ROUTE)
+	if err != nil {
+		h.Close()
+		r.Close()
+		return err
+	}
 	a.close()
-	a.netlink, a.batches = h, b
+	a.netlink, a.routes, a.batches = h, r, b
 	return nil
 }
 
 func (a *addresses) close() {
 	if a.netlink != nil {
 		a.netlink.Close()
+		a.routes.Close()
 		a.batches.close()
-		a.netlink, a.batches = nil, nil
+		a.netlink, a.routes, a.batches = nil, nil, nil
 	}
 }
 
@@ -147,13 +156,14 @@ func (a *addresses) appendRequest(addr netip.Addr) {
 	b.end(at)
 }
 
-// unbind removes an address. An IPv4 address can also be on the device, where earlier versions of the proxier bound it.
+// unbind ends that an address is local. An IPv4 address can be on the device too, since an earlier version of the proxier.
 func (a *addresses) unbind(addr netip.Addr) error {
-	err := ignore(a.checkTimeout(a.netlink.AddrDel(a.device, hostAddr(addr))), unix.EADDRNOTAVAIL)
-	if addr.Is4() && err == nil {
-		err = ignore(a.checkTimeout(a.netlink.RouteDel(localRoute(addr))), unix.ESRCH)
+	if addr.Is4() {
+		if err := a.deleteRoute(addr); err != nil || !a.earlier[addr] {
+			return err
+		}
 	}
-	return err
+	return ignore(a.checkTimeout(a.netlink.AddrDel(a.device, hostAddr(addr))), unix.EADDRNOTAVAIL)
 }
 
 // hostAddr returns the address with a full prefix. IPv6 duplicate detection is off, since it would delay the use of
@@ -185,6 +195,7 @@ func (a *addresses) read() (kernel.Addresses, error) {
 	if err != nil {
 		return all, fmt.Errorf("listing the addresses of the node: %w", a.checkTimeout(err))
 	}
+	a.earlier = map[netip.Addr]bool{}
 	for _, found := range list {
 		addr, ok := netip.AddrFromSlice(found.IP)
 		if !ok {
@@ -204,6 +215,7 @@ func (a *addresses) classify(all *kernel.Addresses, addr netip.Addr, on netlink.
 	case a.device != nil && on.Attrs().Index == a.device.Attrs().Index:
 		if !addr.IsLinkLocalUnicast() {
 			all.Bound = append(all.Bound, addr)
+			a.earlier[addr] = addr.Is4()
 		}
 	case slices.Contains(otherProxyDevices, on.Attrs().Name):
 	case on.Type() == "dummy":

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/moby/ipvs"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/proxier/kernel"
@@ -27,15 +26,7 @@ func TestBatchOfAddresses(t *testing.T) {
 	all = append(all, netip.MustParseAddr("fd00:96::1"), netip.MustParseAddr("fd00:96::2"))
 	read := func(bind func(a *addresses)) []netip.Addr {
 		inNamespace(t)
-		blank := func() netlink.Link { return &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
-		a := &addresses{newDevice: blank, deadline: 5 * time.Second, noReply: func() { t.Error("a reply is missing") }}
-		if err := a.reopen(); err != nil {
-			t.Fatal(err)
-		}
-		defer a.close()
-		if err := a.ensureDevice(); err != nil {
-			t.Fatal(err)
-		}
+		a := newTestAddresses(t)
 		bind(a)
 		found, err := a.read()
 		if err != nil {
@@ -73,12 +64,12 @@ func TestFailureInBatchOfAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.close()
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	h, err := openRoutes(5 * time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	a := &addresses{batches: b, netlink: h}
+	a := &addresses{batches: b, routes: h}
 	one, two := netip.MustParseAddr("203.0.113.10"), netip.MustParseAddr("203.0.113.11")
 	for _, c := range []struct {
 		addrs []netip.Addr

@@ -8,7 +8,7 @@ import (
 )
 
 // Cleanup removes the proxier's state from the kernel and returns the number of deleted virtual servers: recorded
-// virtual servers, the device with all virtual addresses, and the nftables tables. Virtual servers for which keep
+// virtual servers, the virtual addresses with their device, and the nftables tables. Virtual servers for which keep
 // returns true stay for another proxy; nil keeps none. Sysctls stay. The tables with the ownership record are removed
 // last, so a failed Cleanup can be repeated. The Kernel must not be used afterwards.
 func (k *Kernel) Cleanup(keep func(kernel.Key) bool) (int, error) {

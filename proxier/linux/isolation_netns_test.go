@@ -33,11 +33,18 @@ func hostPort(t *testing.T, network string) uint16 {
 // addLocal makes an address local, as a virtual one is, also where there is no dummy device.
 func addLocal(t *testing.T, addr string) {
 	t.Helper()
+	a := netip.MustParseAddr(addr)
+	if a.Is4() {
+		if err := netlink.RouteAppend(localRoute(a)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := netlink.AddrReplace(lo, hostAddr(netip.MustParseAddr(addr))); err != nil {
+	if err := netlink.AddrReplace(lo, hostAddr(a)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -381,8 +381,8 @@ func (p *KubeProxy) RemoveSets() error {
 	return nil
 }
 
-// BindAddrs adds missing addresses to kube-ipvs0. kube-proxy takes external addresses on other devices for node
-// addresses and does not bind them; it would notice their removal only after 30 s.
+// BindAddrs adds missing addresses to kube-ipvs0. kube-proxy takes external IPv6 addresses on other devices for
+// node addresses and does not bind them; it would notice their removal only after 30 s.
 func (p *KubeProxy) BindAddrs(addrs []netip.Addr) error {
 	link, err := netlink.LinkByName(kubeProxyDevice)
 	for _, a := range addrs {
@@ -396,7 +396,7 @@ func (p *KubeProxy) BindAddrs(addrs []netip.Addr) error {
 	return nil
 }
 
-// RemoveDevice deletes kube-ipvs0 with its addresses. Addresses that are also on the proxier's device stay local.
+// RemoveDevice deletes kube-ipvs0 with its addresses. Addresses that the proxier made local stay so.
 func (p *KubeProxy) RemoveDevice() error {
 	link, err := netlink.LinkByName(kubeProxyDevice)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {

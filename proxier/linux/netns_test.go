@@ -390,96 +390,13 @@ func TestDropAffectsNewConnectionsOnly(t *testing.T) {
 	}
 }
 
-// TestAddresses uses a bridge, since not every kernel has dummy devices.
-func TestAddresses(t *testing.T) {
-	inNamespace(t)
-	blank := func() netlink.Link { return &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
-	a := &addresses{newDevice: blank, deadline: 5 * time.Second, noReply: func() { t.Error("a reply is missing") }}
-	if err := a.reopen(); err != nil {
-		t.Fatal(err)
-	}
-	defer a.close()
-	check := func(what string, want ...string) {
-		t.Helper()
-		addrs, err := a.read()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		got := []string{}
-		for _, addr := range addrs.Bound {
-			got = append(got, addr.String())
-		}
-		if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
-			t.Errorf("%s: bound (-want +got):\n%s", what, diff)
-		}
-		if node := slices.DeleteFunc(addrs.Node, func(a netip.Addr) bool { return a.Is6() }); len(node) != 1 || node[0] != netip.MustParseAddr("127.0.0.1") {
-			t.Errorf("%s: addresses of the node are %v, want 127.0.0.1 alone", what, node)
-		}
-	}
-	other := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "kube-ipvs0"}}
-	if err := a.netlink.LinkAdd(other); err != nil {
-		t.Fatal(err)
-	}
-	one, two := netip.MustParseAddr("203.0.113.10"), netip.MustParseAddr("10.96.0.1")
-	if err := a.netlink.AddrAdd(other, hostAddr(two)); err != nil {
-		t.Fatal(err)
-	}
-	check("initially")
-	earlier := netip.MustParseAddr("203.0.113.20") // an address that an earlier version of the proxier bound
-	if err := a.netlink.AddrAdd(a.device, hostAddr(earlier)); err != nil {
-		t.Fatal(err)
-	}
-	check("after an earlier version", "203.0.113.20")
-	for range 2 { // the second time it is bound already
-		if err := errors.Join(a.bind(one), a.bind(two)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	check("all", "203.0.113.20", "10.96.0.1", "203.0.113.10")
-	if err := a.unbind(earlier); err != nil { // which must not make the others unreachable
-		t.Fatal(err)
-	}
-	check("both", "10.96.0.1", "203.0.113.10")
-	l, err := net.Listen("tcp", "203.0.113.10:0")
-	if err != nil {
-		t.Errorf("a bound address is not local: %v", err)
-	} else {
-		l.Close()
-	}
-	for range 2 {
-		if err := a.unbind(one); err != nil {
-			t.Fatal(err)
-		}
-	}
-	check("one", "10.96.0.1")
-	if err := a.netlink.LinkDel(a.device); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.bind(netip.MustParseAddr("fd00:96::1")); err == nil {
-		t.Error("bound on a deleted device")
-	}
-	check("after the device was removed", "10.96.0.1")
-	if err := a.remove(); err != nil {
-		t.Fatal(err)
-	}
-	check("after the cleanup")
-	if err := a.bind(one); err != nil {
-		t.Errorf("bound after the cleanup: %v", err)
-	}
-}
-
 // A device of a node that disables IPv6 rejects IPv6 addresses for good, until IPv6 is enabled for the device.
 func TestAddressesWithDisabledIPv6(t *testing.T) {
 	inNamespace(t)
 	if err := (sysctl{"net/ipv6/conf/default/disable_ipv6", "1", "test"}).set("/proc/sys"); err != nil {
 		t.Fatal(err)
 	}
-	blank := func() netlink.Link { return &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: Device}} }
-	a := &addresses{newDevice: blank, deadline: 5 * time.Second, noReply: func() { t.Error("a reply is missing") }}
-	if err := errors.Join(a.reopen(), a.ensureDevice()); err != nil {
-		t.Fatal(err)
-	}
-	defer a.close()
+	a := newTestAddresses(t)
 	addr := netip.MustParseAddr("fd00:96::1")
 	for _, err := range append(a.bindAll([]netip.Addr{addr}), a.bind(addr)) {
 		if !errors.Is(err, unix.EACCES) || !kernel.IsPermanent(kernel.Bind{Addr: addr}, err) {

@@ -1,9 +1,11 @@
 package linux
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -18,8 +20,8 @@ const RouteProtocol = 104
 // loopbackIndex is the index of lo in each network namespace (LOOPBACK_IFINDEX in the kernel's include/net/flow.h).
 const loopbackIndex = 1
 
-// localRoute is the route that makes an IPv4 address local. It has the effect of the address on a device, and Linux does not scan all other
-// addresses to add it. Routes over lo stay when the last address of another device is deleted.
+// localRoute is the route that makes an IPv4 address local, as an address of a device is. Linux scans all addresses before it adds one, and
+// no routes. The next full read repairs the loss of the routes with the last address of lo.
 func localRoute(addr netip.Addr) *netlink.Route {
 	return &netlink.Route{LinkIndex: loopbackIndex, Dst: &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(32, 32)}, Table: unix.RT_TABLE_LOCAL,
 		Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Protocol: RouteProtocol}
@@ -35,16 +37,43 @@ func (b *batchSocket) appendRoute(addr netip.Addr) {
 	b.end(at)
 }
 
-// localRoutes lists the local routes of the proxier.
-func (a *addresses) localRoutes() ([]netlink.Route, error) {
-	own := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: RouteProtocol}
-	routes, err := dump(func() ([]netlink.Route, error) {
-		return a.netlink.RouteListFiltered(netlink.FAMILY_V4, own, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
-	})
+// openRoutes returns a socket that lists routes. Since v4.20 the kernel itself leaves out other routes, of which a router has many.
+func openRoutes(deadline time.Duration) (*netlink.Handle, error) {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
+		return nil, fmt.Errorf("opening a netlink socket for routes: %w", err)
+	}
+	if err := ignore(h.SetStrictCheck(true), unix.ENOPROTOOPT); err != nil {
+		h.Close()
+		return nil, fmt.Errorf("restricting a netlink socket to the proxier's routes: %w", err)
+	}
+	if err := h.SetSocketTimeout(deadline); err != nil {
+		h.Close()
+		return nil, fmt.Errorf("setting the deadline of a netlink socket: %w", err)
+	}
+	return h, nil
+}
+
+// localRoutes lists the addresses that have a localRoute.
+func (a *addresses) localRoutes() (addrs []netip.Addr, err error) {
+	own := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: RouteProtocol, Type: unix.RTN_LOCAL, LinkIndex: loopbackIndex}
+	const filter = netlink.RT_FILTER_TABLE | netlink.RT_FILTER_PROTOCOL | netlink.RT_FILTER_TYPE | netlink.RT_FILTER_OIF
+	routes, err := dump(func() ([]netlink.Route, error) { return a.routes.RouteListFiltered(netlink.FAMILY_V4, own, filter) })
+	if err != nil && !errors.Is(err, unix.ENOENT) { // a new network namespace has no such table
 		return nil, fmt.Errorf("listing the local routes of the node: %w", a.checkTimeout(err))
 	}
-	return routes, nil
+	for _, r := range routes {
+		if addr, ok := netip.AddrFromSlice(r.Dst.IP.To4()); ok && isFull(r.Dst.Mask) {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs, nil
+}
+
+// isFull reports whether a mask of IPv4 is that of one address.
+func isFull(mask net.IPMask) bool {
+	ones, bits := mask.Size()
+	return ones == 32 && bits == 32
 }
 
 // addRoutes adds the addresses that have local routes to the bound ones.
@@ -53,13 +82,9 @@ func (a *addresses) addRoutes(all *kernel.Addresses) error {
 	if err != nil {
 		return err
 	}
-	known := map[netip.Addr]bool{}
-	for _, addr := range all.Bound {
-		known[addr] = true
-	}
-	for _, r := range routes {
-		if addr, ok := netip.AddrFromSlice(r.Dst.IP); ok && !known[addr.Unmap()] {
-			all.Bound = append(all.Bound, addr.Unmap())
+	for _, addr := range routes {
+		if !a.earlier[addr] {
+			all.Bound = append(all.Bound, addr)
 		}
 	}
 	return nil
@@ -67,14 +92,19 @@ func (a *addresses) addRoutes(all *kernel.Addresses) error {
 
 // removeRoutes deletes the local routes.
 func (a *addresses) removeRoutes() error {
-	routes, err := a.localRoutes()
+	addrs, err := a.localRoutes()
 	if err != nil {
 		return err
 	}
-	for i := range routes {
-		if err := ignore(a.checkTimeout(a.netlink.RouteDel(&routes[i])), unix.ESRCH); err != nil {
-			return fmt.Errorf("deleting the local route of %s: %w", routes[i].Dst, err)
+	for _, addr := range addrs {
+		if err := a.deleteRoute(addr); err != nil {
+			return fmt.Errorf("deleting the local route of %s: %w", addr, err)
 		}
 	}
 	return nil
+}
+
+// deleteRoute deletes the local route of an address, if there is one.
+func (a *addresses) deleteRoute(addr netip.Addr) error {
+	return ignore(a.checkTimeout(a.netlink.RouteDel(localRoute(addr))), unix.ESRCH)
 }

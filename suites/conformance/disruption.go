@@ -53,7 +53,7 @@ var laneWords = map[string]struct {
 	"datagrams": {[]string{freshLane, stickyLane}, "datagrams are answered, of new and of old flows", []string{"udp"}},
 	"fresh":     {[]string{freshLane}, "datagrams of new flows are answered", []string{"udp"}},
 	flowsWord:   {[]string{stickyLane}, "a flow of datagrams whose pod has ended is answered by another pod within 2 s", []string{"udp", "removed-flows"}},
-	keptWord:    {[]string{stickyLane}, "a flow of datagrams stays with its pod, which is ready,", []string{"udp", "kept-flows"}},
+	keptWord:    {[]string{stickyLane}, "a flow of datagrams stays with its pod while that is ready", []string{"udp", "kept-flows"}},
 }
 
 // removedFlows are the sources of promises about flows whose pods or Service are gone for a while, by the scenario.
@@ -160,16 +160,7 @@ func (d disruption) specs() (all []Spec) {
 				lanes = append(lanes, lane)
 			}
 		}
-		source, features := d.source, slices.Concat(d.features, group.features)
-		if of := removedFlows[run.Scenario]; of != "" && word == "datagrams" {
-			source, features = of, append(features, "removed-flows")
-		}
-		switch word {
-		case flowsWord:
-			source = udpFlows
-		case keptWord:
-			source = keptFlows
-		}
+		source, features := d.sourceOf(word)
 		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise + familyWords[family].ending, Source: source, Level: level, Kind: Disruption,
 			Family: familyWords[family].family, Features: features, Run: &run, lanes: group.lanes,
 			ready: run.Set["change"] == "ready", follows: word == flowsWord, keeps: word == keptWord})
@@ -178,6 +169,20 @@ func (d disruption) specs() (all []Spec) {
 		run.Set["lanes"] = strings.Join(lanes, ",")
 	}
 	return all
+}
+
+// sourceOf returns where the promise about a group of lanes is made, and the features that it is about.
+func (d disruption) sourceOf(word string) (source string, features []string) {
+	features = slices.Concat(d.features, laneWords[word].features)
+	switch of := removedFlows[d.run.Scenario]; {
+	case of != "" && word == "datagrams":
+		return of, append(features, "removed-flows")
+	case word == flowsWord:
+		return udpFlows, features
+	case word == keptWord:
+		return keptFlows, features
+	}
+	return d.source, features
 }
 
 // about names the disturbance of a run.

@@ -60,7 +60,7 @@ func stepsOf(events []record.Event) (first, last time.Duration, has bool) {
 // answeredAround reports whether an attempt of a lane was answered before a time, and one after another.
 func answeredAround(l *analysis.Lane, before, after time.Duration) bool {
 	ok := func(when func(at time.Duration) bool) bool {
-		return slices.ContainsFunc(l.Records, func(r analysis.Sample) bool { return r.Class == record.OK && when(r.Start()) })
+		return slices.ContainsFunc(l.Records, func(r analysis.Sample) bool { return r.Class == record.OK && r.Backend != 0 && when(r.Start()) })
 	}
 	return ok(func(at time.Duration) bool { return at < before }) && ok(func(at time.Duration) bool { return at > after })
 }

@@ -20,7 +20,8 @@ import (
 // pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts for a second, and RUN:WORD LANE for one
 // with another of losses; RUN:slow LANE for one that becomes slow and loses none; RUN:removal for a proxy that removes rules of another program;
 // RUN:unused for one that does not use a pod that became ready, RUN:no pod for a run without such a pod, and RUN:no second pod for one with a
-// restart without one; RUN:moved for one that moves the flow of datagrams; RUN:early for a run that ends early; RUN:dead for one that ends before its first attempt, RUN:refused for an environment
+// restart without one; RUN:moved for one that moves the flow of datagrams, and RUN:nameless for one whose flow no known
+// pod answers; RUN:early for a run that ends early; RUN:dead for one that ends before its first attempt, RUN:refused for an environment
 // that cannot run, RUN:slow for a run that lasts until it is interrupted, and RUN:unserved for one whose Service gets no address. The fault
 // "real" is for real runs.
 func pretend(t testing.TB, faults []string) func(context.Context, run.Options) (*run.Result, error) {
@@ -125,6 +126,9 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 			a.Backend = "web-kept"
 			if fails("moved") && a.Intended > recordtest.ScenarioAt+5*time.Second {
 				a.Backend = "web-other"
+			}
+			if fails("nameless") {
+				a.Backend = ""
 			}
 		}
 		if lane := int(a.Lane) - 10; lane >= 0 && fails("slow "+protocols[lane]) && a.Intended > recordtest.ScenarioAt {

@@ -272,12 +272,7 @@ func kernelState(t *testing.T) string {
 			fmt.Fprintln(&all, "address", a.IPNet, "of", l.Attrs().Name)
 		}
 	}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: linux.RouteProtocol},
-		netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
-	testnode.Must(t, err)
-	for _, r := range routes {
-		fmt.Fprintln(&all, "route of hitless-ipvs to", r.Dst)
-	}
+	all.WriteString(proxierRoutes(t))
 	servers, err := os.ReadFile("/proc/thread-self/net/ip_vs")
 	testnode.Must(t, err)
 	for line := range strings.Lines(string(servers)) {
@@ -289,6 +284,18 @@ func kernelState(t *testing.T) string {
 		}
 	}
 	return all.String()
+}
+
+// proxierRoutes are the routes of the bundled proxier, with a word of ofBundled.
+func proxierRoutes(t *testing.T) (lines string) {
+	t.Helper()
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: linux.RouteProtocol},
+		netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+	testnode.Must(t, err)
+	for _, r := range routes {
+		lines += fmt.Sprintln("hitless-proxier route", r.Dst)
+	}
+	return lines
 }
 
 // ofKubeProxy and ofBundled are words in the traces of the proxies.

@@ -206,7 +206,7 @@ func isClusterIP(a netip.Addr) bool {
 	return netip.MustParsePrefix("10.96.0.0/16").Contains(a) || netip.MustParsePrefix("fd00:96::/64").Contains(a)
 }
 
-// noClusterIPs binds no cluster IP to the proxier's device.
+// noClusterIPs makes no cluster IP local.
 func noClusterIPs(op kernel.Op) []kernel.Op {
 	bind, binds := op.(kernel.Bind)
 	unbind, unbinds := op.(kernel.Unbind)
