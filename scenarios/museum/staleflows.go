@@ -101,7 +101,7 @@ func staleFlows() []Entry {
 		}),
 		withTimeline(Entry{
 			ID: "k8s-105192", Title: "in mode ipvs a UDP flow to the load balancer's address stays lost after its proxy has started without rules",
-			Issue: upstream + "/issues/105192", Fix: upstream + "/pull/105249", Affected: "kube-proxy up to v1.22.2 in mode ipvs; seen in v1.22.0", Fixed: "v1.22.3 (#105650), v1.23.0 (#105249)",
+			Issue: upstream + "/issues/105192", Fix: upstream + "/pull/105249", Affected: "kube-proxy up to v1.22.2 in mode ipvs; seen in v1.12.10 to v1.22.0", Fixed: "v1.22.3 (#105650), v1.23.0 (#105249)",
 			Modes: []string{ipvs}, Look: look,
 			Bad: Specimen{Subject: "kube-proxy@v1.22.0/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.22.3/ipvs"},
 			Signature: lost(atSteps("proxy flush"), "flushes"),
