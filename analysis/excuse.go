@@ -144,13 +144,15 @@ func (x *excuse) concerns(a *Analysis, l *Lane) bool {
 // take excuses failed attempts of a lane that were under way for up to lead when the excuse began, or started in its window.
 func (x *excuse) take(a *Analysis, l *Lane, lead time.Duration) {
 	var unknown []*Sample // attempts that may have gone to a pod on the node
-	sure, all := 0, 0     // on the paths of PathPods
+	sure, all := 0, 0     // on the paths of which a share is excused
 	for i := l.RecordAt(x.From - lead); i < len(l.Records) && l.Records[i].Start() < x.Until; i++ {
 		r := &l.Records[i]
 		if r.Class == record.Probe || r.failed() && a.excuseOf(l, r) != nil || r.end() < x.From-ownWork {
 			continue
 		}
-		all += int(r.N)
+		if x.Path != record.PathNode || a.Nodes[r.Node] == x.node {
+			all += int(r.N)
+		}
 		if !r.failed() || x.classes != nil && !x.classes[r.Class] {
 			continue
 		}
@@ -199,6 +201,9 @@ func (x *excuse) onPath(a *Analysis, l *Lane, r *Sample) answer {
 	case record.PathAll:
 		return yes
 	case record.PathNode:
+		if a.Nodes[r.Node] == x.node && x.Share > 0 && x.Share < 1 {
+			return unclear // which of the node's attempts the share is
+		}
 		return answerOf(a.Nodes[r.Node] == x.node)
 	case record.PathNone:
 		ms := a.Paths.Of(l.Frontend())

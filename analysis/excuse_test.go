@@ -240,3 +240,36 @@ func TestLostConnectionsOfPodsThatLeftAreExcused(t *testing.T) {
 		}
 	}
 }
+
+// A proxy that cannot follow the end of a pod loses that pod's share of the connections over its node. One that loses more of them fails,
+// and so does one that loses the share over another node.
+func TestAShareOfANodeIsExcused(t *testing.T) {
+	const until = recordtest.OffAt + recordtest.ExcusedFor
+	for name, c := range map[string]struct {
+		node string
+		of   int // one of so many attempts over the node is lost
+		want Verdict
+	}{
+		"a third of the node":     {"node-2", 3, Pass},
+		"half of the node":        {"node-2", 2, Fail},
+		"all of the node":         {"node-2", 1, Fail},
+		"a third of another node": {"node-1", 3, Fail},
+	} {
+		s := recordtest.Disturbed(until)
+		s.Excuse(record.PathNode, "node-2", recordtest.OffAt, until, 1.0/3)
+		s.Measure()
+		over := 0
+		for i := range s.Attempts {
+			a := &s.Attempts[i]
+			if a.Lane != 0 || a.Start < recordtest.OffAt || a.Start >= until || s.Services[recordtest.WebAddress].Choose(a.Source, recordtest.WebAddress, a.Start) != c.node {
+				continue
+			}
+			if over++; over%c.of == 0 {
+				*a = recordtest.FailedAttempt(record.Attempt{Seq: a.Seq, Intended: a.Intended, Start: a.Start, Source: a.Source}, record.ConnectTimeout)
+			}
+		}
+		if r := reportOf(t, s); r.Verdict != c.want || over < 500 {
+			t.Errorf("%s of %d attempts: %s %q, want %s", name, over, r.Verdict, r.Reasons, c.want)
+		}
+	}
+}

@@ -93,8 +93,8 @@ type Node struct {
 	State string `attr:"state"` // off or on; unready, ready, cordoned, uncordoned or removed
 }
 
-// Interference is something on a node that belongs neither to the proxy nor to the lab, such as another program's rule. It
-// explains failures from its begin to its end. What is removed was taken away by the proxy, which must not do that.
+// Interference is something on a node that is not the proxy's doing, such as another program's rule, or programs of the proxy that hitless
+// makes fail. It explains failures from its begin to its end. What is removed was taken away by the proxy, which must not do that.
 type Interference struct {
 	State string `attr:"state"` // begin, end or removed
 	ID    string `attr:"id"`
@@ -249,7 +249,7 @@ type Excuse struct {
 	Service string        `attr:"service"`         // the attempts of the measured lanes to it
 	Lane    uint16        `attr:"lane,omitempty"`  // of this lane only; 0 for all
 	Open    bool          `attr:"open,omitempty"`  // only requests on connections that stay open
-	Share   float64       `attr:"share,omitempty"` // of PathPods: the part of the Service's ready pods, 0 to 1
+	Share   float64       `attr:"share,omitempty"` // the part of the attempts, 0 to 1: of PathPods that of the ready pods there; of PathNode that over the node, 0 for all
 	From    time.Duration `attr:"fromNs,required"`
 	Until   time.Duration `attr:"untilNs,required"` // an attempt that starts then is not excused
 	Classes []string      `attr:"classes"`          // words of classes
