@@ -45,8 +45,8 @@ func startsEarly(t *testing.T, program, trace string) {
 	}
 }
 
-// A tool that must fail ends before Kubernetes' packages come to life: a proxy may call it often.
-func TestFailingToolEndsEarly(t *testing.T) {
+// A program that must fail ends before Kubernetes' packages come to life: a proxy may call it often.
+func TestFailingProgramEndsEarly(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -58,11 +58,11 @@ func TestFailingToolEndsEarly(t *testing.T) {
 	var trace bytes.Buffer
 	cmd := exec.Command(program, failing.Word, filepath.Join(dir, "current", "nft"), "-f", "-")
 	cmd.Env, cmd.Stderr = append(os.Environ(), "GODEBUG=inittrace=1"), &trace
-	if err := cmd.Run(); cmd.ProcessState.ExitCode() != failing.Status || !strings.Contains(trace.String(), "nft: hitless lets this tool fail") {
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != failing.Status || !strings.Contains(trace.String(), "nft: hitless makes this program fail") {
 		t.Fatalf("%v\n%s", err, trace.String())
 	}
 	if calls, err := failing.Calls(dir); err != nil || !slices.Equal(calls, []string{"nft -f -\n"}) {
 		t.Errorf("the log of calls: %q, %v", calls, err)
 	}
-	startsEarly(t, "a failing tool", trace.String())
+	startsEarly(t, "a failing program", trace.String())
 }

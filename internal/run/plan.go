@@ -80,20 +80,20 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 	o.expectEnd(s, params, o.Nodes)
 	p.Next, err = o.next(params, spec)
 	if err == nil && s.Blocks(params) {
-		err = checkTools(spec, p.Next)
+		err = checkBlock(spec, p.Next)
 	}
 	return p, spec, err
 }
 
-// checkTools refuses steps that block a proxy if neither the subject nor the one that it changes to can be blocked. Of two subjects the step
+// checkBlock refuses steps that block a proxy if neither the subject nor the one that it changes to can be blocked. Of two subjects the step
 // itself refuses the wrong one.
-func checkTools(spec subject.Spec, next *guest.Next) error {
-	lack := spec.CheckTools()
+func checkBlock(spec subject.Spec, next *guest.Next) error {
+	lack := spec.CheckBlock()
 	if lack == nil {
 		return nil
 	}
 	if next != nil {
-		if other, err := subject.Parse(next.Subject); err == nil && other.CheckTools() == nil {
+		if other, err := subject.Parse(next.Subject); err == nil && other.CheckBlock() == nil {
 			return nil
 		}
 	}

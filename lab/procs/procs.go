@@ -223,11 +223,14 @@ func (p *Process) StopWith(ctx context.Context, sig syscall.Signal, grace time.D
 }
 
 // Tail returns the last n lines of a program's log, for error messages.
-func (s *Supervisor) Tail(name string, n int) string {
+func (s *Supervisor) Tail(name string, n int) string { return s.TailFrom(name, 0, n) }
+
+// TailFrom is Tail of what the log has from a length on.
+func (s *Supervisor) TailFrom(name string, from int64, n int) string {
 	data, err := os.ReadFile(s.LogFile(name))
 	if err != nil {
 		return "(no log: " + err.Error() + ")"
 	}
-	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(string(data[min(from, int64(len(data))):]), "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,13 +46,14 @@ type Fleet struct {
 	mu   sync.Mutex
 	runs map[string]Program // by node
 	live map[string]*procs.Process
-	// blocked are the nodes whose tools a step has made fail.
-	blocked map[string]bool
+	// blocked are the nodes whose proxy was blocked since its last start, and unjudged the bytes of their logs that are of earlier blocks.
+	blocked  map[string]bool
+	unjudged map[string]int64
 }
 
 // NewFleet prepares the nodes without starting a proxy.
 func NewFleet(cfg Config) (*Fleet, error) {
-	f := &Fleet{cfg: cfg, runs: map[string]Program{}, live: map[string]*procs.Process{}, blocked: map[string]bool{}}
+	f := &Fleet{cfg: cfg, runs: map[string]Program{}, live: map[string]*procs.Process{}, blocked: map[string]bool{}, unjudged: map[string]int64{}}
 	for _, node := range cfg.Net.Nodes {
 		if err := prepare(cfg.Programs, node); err != nil {
 			return nil, fmt.Errorf("preparing %s for %s: %w", node.Name, cfg.Programs[0].Spec, err)
@@ -131,6 +133,8 @@ func (f *Fleet) launch(node *topology.Node) error {
 	if err != nil {
 		return err
 	}
+	start.Env = slices.Concat(programsEnv(f.spec(node.Name)), start.Env) // the subject's ready and cleanup commands never fail by a block
+	f.passBlock(node.Name)
 	p, err := node.Start(f.cfg.Procs, topology.GroupProxy, start)
 	if err != nil {
 		return err
@@ -279,7 +283,7 @@ func (f *Fleet) syncErrorLine(node string) string {
 	if f.spec(node).Exec != nil || f.wasBlocked(node) {
 		return "" // its log messages are not known, or the run itself made its syncs fail
 	}
-	for line := range strings.SplitSeq(f.cfg.Procs.Tail(logName(node), 200), "\n") {
+	for line := range strings.SplitSeq(f.cfg.Procs.TailFrom(logName(node), f.judgedFrom(node), 200), "\n") {
 		if isSyncError(line) {
 			return strings.TrimSpace(line)
 		}

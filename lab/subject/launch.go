@@ -24,7 +24,7 @@ func (f *Fleet) processSpec(node *topology.Node) (procs.Spec, error) {
 	start := procs.Spec{
 		Name: logName(node.Name), Path: run.Path,
 		// As on a node with several cores, so that races between goroutines can occur on the single CPU of the guest.
-		Env: slices.Concat([]string{"GOMAXPROCS=4"}, toolsEnv(run.Spec), f.cfg.Env),
+		Env: slices.Concat([]string{"GOMAXPROCS=4"}, f.cfg.Env),
 	}
 	e := run.Spec.Exec
 	if e == nil {
@@ -105,16 +105,16 @@ func needsKubeletChains(p Program) bool {
 	return p.Spec.Name == "kube-proxy" && p.Spec.Mode != "nftables" && p.Spec.minor() <= 24
 }
 
-// prepare mounts what the file of a proxy mounts, makes the tools of proxies that can be blocked, and makes the chains KUBE-MARK-DROP (nat) and KUBE-FIREWALL (filter) of kubelets up to 1.24. The rules of kube-proxy jump to
-// them: without them each sync would fail halfway.
+// prepare mounts what the file of a proxy mounts, and makes the programs of proxies that can be blocked. It also makes the chains
+// KUBE-MARK-DROP (nat) and KUBE-FIREWALL (filter) of kubelets up to 1.24: without them each sync of kube-proxy would fail halfway.
 func prepare(programs []Program, node *topology.Node) error {
 	for _, p := range programs {
 		if err := p.Spec.Exec.mountAll(node); err != nil {
 			return err
 		}
 	}
-	if slices.ContainsFunc(programs, func(p Program) bool { return p.Spec.CheckTools() == nil }) {
-		if err := makeTools(node); err != nil {
+	if slices.ContainsFunc(programs, func(p Program) bool { return p.Spec.CheckBlock() == nil }) {
+		if err := makePrograms(node); err != nil {
 			return err
 		}
 	}
