@@ -260,6 +260,9 @@ func (w executor) RollWorkload(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
+	if k == w.run.main {
+		w.noteEnds(ownGrace, anyPod)
+	}
 	number := w.state().rollouts + 1
 	if err := w.replacePods(ctx, k, number); err != nil {
 		return err
@@ -278,6 +281,7 @@ func (w executor) ScaleWorkload(ctx context.Context, s timeline.Step) error {
 	k.replicas = s.Number("replicas", k.replicas)
 	if k == w.run.main {
 		w.noteScale(w.Clock.Now(), k.replicas)
+		w.noteEnds(ownGrace, anyPod)
 	}
 	if err := w.updateDeployment(ctx, k, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr(int32(k.replicas)) }); err != nil {
 		return fmt.Errorf("scaling the Deployment to %d: %w", k.replicas, err)

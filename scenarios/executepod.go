@@ -103,10 +103,11 @@ func (w executor) EndPod(ctx context.Context, s timeline.Step, kill bool) error 
 		return err
 	}
 	w.state().pods[s.Object] = pod
-	options := graceOf(s)
+	options, grace := graceOf(s), s.Duration("grace", ownGrace)
 	if kill {
-		options = []resources.DeleteOption{deletion(0)}
+		options, grace = []resources.DeleteOption{deletion(0)}, 0
 	}
+	w.noteEnds(grace, func(p corev1.Pod) bool { return p.UID == pod.UID })
 	if err := w.Cluster.Delete(ctx, pod.DeepCopy(), options...); err != nil {
 		return fmt.Errorf("deleting the pod %s: %w", pod.Name, err)
 	}

@@ -123,35 +123,42 @@ func (w executor) RestoreTables(_ context.Context, s timeline.Step) error {
 	return nil
 }
 
-// BlockProxy makes the programs fail with which a node's proxy writes its rules.
-func (w executor) BlockProxy(_ context.Context, s timeline.Step) error {
+// BlockProxy makes the programs that a node's proxy writes its rules with fail.
+func (w executor) BlockProxy(ctx context.Context, s timeline.Step) error {
 	proxies, err := w.proxies()
+	if err != nil {
+		return err
+	}
+	b, err := w.block(ctx, s.Object)
 	if err != nil {
 		return err
 	}
 	if err := proxies.Block(s.Object); err != nil {
 		return fmt.Errorf("blocking the proxy: %w", err)
 	}
-	w.state().blocked[s.Object] = true
+	w.state().blocked[s.Object] = b
 	return nil
 }
 
-// UnblockProxy lets the programs work again. It is an error if the proxy has called none of them.
-func (w executor) UnblockProxy(_ context.Context, s timeline.Step) error {
+// UnblockProxy lets the programs work again. It is an error if the proxy has called none of them to write.
+func (w executor) UnblockProxy(ctx context.Context, s timeline.Step) error {
 	proxies, err := w.proxies()
 	if err != nil {
 		return err
+	}
+	b := w.state().blocked[s.Object]
+	if b == nil {
+		return fmt.Errorf("the proxy of %s is not blocked", s.Object)
 	}
 	failed, err := proxies.Unblock(s.Object)
 	if err != nil {
 		return fmt.Errorf("unblocking the proxy: %w", err)
 	}
 	delete(w.state().blocked, s.Object)
-	if failed == 0 {
-		return fmt.Errorf("the proxy of %s called none of its programs while it was blocked, so no sync failed; change an endpoint between the two steps, "+
-			"or give a subject that writes its rules with such programs", s.Object)
+	if err := blockedInVain(s.Object, failed); err != nil {
+		return err
 	}
-	return nil
+	return w.excuseUnblocked(ctx, s.Object, b)
 }
 
 // OpenClient opens idle connections to each port of a workload's Service.
@@ -192,6 +199,9 @@ func (w executor) PowerOff(ctx context.Context, s timeline.Step) error {
 	if err != nil {
 		return err
 	}
+	if err := w.endBlock(ctx, s.Object); err != nil {
+		return err
+	}
 	at := w.Clock.Now()
 	if err := power.PowerOff(ctx, s.Object); err != nil {
 		return err
@@ -219,7 +229,6 @@ func (w executor) PowerOn(ctx context.Context, s timeline.Step) error {
 	}
 	w.excusePowerOn(at, s.Object)
 	delete(w.state().dark, s.Object)
-	delete(w.state().held, s.Object)    // the node boots with its proxy
-	delete(w.state().blocked, s.Object) // and with tools that work
+	delete(w.state().held, s.Object) // the node boots with its proxy
 	return nil
 }

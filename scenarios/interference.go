@@ -20,26 +20,20 @@ import (
 var (
 	// Meddling is what the other program does.
 	Meddling = newWord("what", "flush", "flush (`nft flush ruleset`), reload (a firewall flushes all rules and loads its own), stale-drop (a rule drops packets to the node's pods), stale-allow "+
-		"(a rule that hides such a drop, and is cleaned up), second (another proxy that was left running) or tools (the programs fail with which the proxy writes its rules)", "flush", "reload", "stale-drop", "stale-allow", Second, Tools)
+		"(a rule that hides such a drop, and is cleaned up), second (another proxy that was left running) or programs (the programs that the proxy writes its rules with fail)",
+		"flush", "reload", "stale-drop", "stale-allow", Second, Programs)
 	hiddenFor = newDuration("hidden", "10s", "time from the stale allow rule to its deletion", time.Second, time.Hour)
-	lastsFor  = newDuration("lasts", "10s", "time that the stale rule drops; with flush and reload, time that the proxy has to repair; with tools, time that they fail after the pod has ended", time.Second, time.Hour)
+	lastsFor  = newDuration("lasts", "10s", "time that the stale rule drops; with flush and reload, time that the proxy has to repair; "+
+		"with programs, time that the programs fail after the pod has ended", time.Second, time.Hour)
 )
 
-// interference lets another program change a node's rules, or lets the proxy's own programs fail: as a firewall's reload does (spatiumddi#382), or a
-// NetworkPolicy agent that left rules behind: a stale drop, or a stale allow that hides a drop until it is removed.
+// interference lets another program change a node's rules. A firewall's reload does that (spatiumddi#382), or a NetworkPolicy agent that
+// left a stale drop behind, or a stale allow that hides a drop. The proxy's own programs can fail too, as on a node without memory.
 func interference() Scenario {
 	return Scenario{
 		Name:    "interference",
-		Summary: "lets another program flush a node's rules, add a stale drop or allow rule, or run a second proxy, or lets the proxy's own programs fail",
-		Steps: func(p Params) []string {
-			switch Meddling.Of(p) {
-			case Second:
-				return []string{stepCommand, stepSecond, "pod terminate", "expect rolled-out", "expect balanced"}
-			case Tools:
-				return []string{timeline.Block, "pod terminate", "expect gone", "proxy unblock", "expect rolled-out", "expect balanced"}
-			}
-			return []string{stepCommand}
-		},
+		Summary: "lets another program flush a node's rules, add a stale drop or allow rule, or run a second proxy. Or it lets the proxy's own programs fail",
+		Steps:   interferenceSteps,
 		Parameters: []Parameter{
 			laneParameters(),
 			Meddling.Parameter,
@@ -55,24 +49,39 @@ func interference() Scenario {
 			if err != nil {
 				return err
 			}
-			switch Meddling.Of(w.Params) {
-			case "flush":
-				return w.Step(ctx, "flush the ruleset of "+node, node, func(ctx context.Context) error {
-					return w.flushRuleset(ctx, node, "`nft flush ruleset`", "flush", "ruleset")
-				})
-			case "reload":
-				return w.Step(ctx, "reload the firewall of "+node, node, func(ctx context.Context) error { return w.reloadFirewall(ctx, node) })
-			case Second:
-				return w.Step(ctx, "leave a second proxy running on "+node, node, func(ctx context.Context) error { return w.secondProxy(ctx, node) })
-			case Tools:
-				return w.Step(ctx, "let the tools of "+node+" fail", node, func(ctx context.Context) error { return w.failTools(ctx, node) })
-			case "stale-drop":
-				return w.Step(ctx, "leave a stale drop on "+node, node, func(ctx context.Context) error { return w.staleDrop(ctx, node) })
-			default:
-				return w.Step(ctx, "clean a stale allow on "+node, node, func(ctx context.Context) error { return w.staleAllow(ctx, node) })
-			}
+			return w.interfere(ctx, node)
 		},
 	}
+}
+
+func interferenceSteps(p Params) []string {
+	switch Meddling.Of(p) {
+	case Second:
+		return []string{stepCommand, stepSecond, "pod terminate", "expect rolled-out", "expect balanced"}
+	case Programs:
+		return []string{timeline.Block, "pod terminate", "expect gone", timeline.Unblock, "expect rolled-out", "expect balanced"}
+	}
+	return []string{stepCommand}
+}
+
+// interfere disturbs a node in the way that the parameters name, in one step.
+func (w *World) interfere(ctx context.Context, node string) error {
+	name, do := "clean a stale allow on "+node, w.staleAllow
+	switch Meddling.Of(w.Params) {
+	case "flush":
+		name, do = "flush the ruleset of "+node, func(ctx context.Context, node string) error {
+			return w.flushRuleset(ctx, node, "`nft flush ruleset`", "flush", "ruleset")
+		}
+	case "reload":
+		name, do = "reload the firewall of "+node, w.reloadFirewall
+	case Second:
+		name, do = "leave a second proxy running on "+node, w.secondProxy
+	case Programs:
+		name, do = "let the programs of the proxy of "+node+" fail", w.failPrograms
+	case "stale-drop":
+		name, do = "leave a stale drop on "+node, w.staleDrop
+	}
+	return w.Step(ctx, name, node, func(ctx context.Context) error { return do(ctx, node) })
 }
 
 // interferenceTime is about how long interference takes; 0 for a second proxy, whose effects are waited for.
@@ -82,7 +91,7 @@ func (p Params) interferenceTime() time.Duration {
 		return 0
 	case "stale-allow":
 		return hiddenFor.Of(p) + lastsFor.Of(p)
-	case Tools:
+	case Programs:
 		return p.exitTime() + lastsFor.Of(p)
 	}
 	return lastsFor.Of(p)

@@ -103,7 +103,7 @@ func (w *World) noRecovery(node string) string {
 		return "it has no power"
 	case s.held[node] != "":
 		return s.held[node]
-	case s.blocked[node]:
+	case s.blocked[node] != nil:
 		return "the scenario still blocks its proxy"
 	case s.apiReturns[node] != nil:
 		return "the scenario keeps its proxy from the API server"

@@ -111,7 +111,7 @@ func (w *World) replay(ctx context.Context, t *timeline.Timeline) error {
 		at := w.run.began + s.At
 		if s.Verb == timeline.End {
 			err := w.Step(ctx, "watch", "", func(ctx context.Context) error { return w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())) })
-			return cmp.Or(err, w.checkLosses())
+			return cmp.Or(err, w.checkLosses(), w.checkAllBlocked())
 		}
 		if err := w.Clock.Sleep(ctx, max(0, at-w.Clock.Now())); err != nil {
 			return err

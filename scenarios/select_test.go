@@ -119,3 +119,19 @@ func TestWhichScenariosWriteATimeline(t *testing.T) {
 		}
 	}
 }
+
+// Of interference only failing programs have steps that a timeline can write.
+func TestWhichInterferenceIsWritten(t *testing.T) {
+	for what, want := range map[string]bool{Programs: true, "flush": false, "reload": false, "stale-drop": false, "stale-allow": false, Second: false} {
+		params, err := interference().Fill(map[string]string{"what": what, "to": "other"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := interference().written(params); got != want {
+			t.Errorf("what=%s writes a timeline: %t, want %t", what, got, want)
+		}
+		if got := interference().Blocks(params); got != want {
+			t.Errorf("what=%s blocks a proxy: %t, want %t", what, got, want)
+		}
+	}
+}

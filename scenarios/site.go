@@ -127,8 +127,10 @@ type Proxies interface {
 	Frozen(node string) (bool, error)
 	// Flush empties the node's proxy tables without the proxy's knowledge; restore puts the entries back.
 	Flush(ctx context.Context, node string) (restore func() error, err error)
-	// Block makes each program fail with which the node's proxy writes its rules. Unblock ends that and returns the number of failed calls.
+	// Block makes the programs that the node's proxy writes its rules with fail. FailedCalls counts the calls to write that have failed
+	// since then. Unblock lets the programs work again, and returns that number too.
 	Block(node string) error
+	FailedCalls(node string) (int, error)
 	Unblock(node string) (failed int, err error)
 	// SyncError returns an error that quotes the first failed sync of a proxy's log; nil when there is none.
 	SyncError() error

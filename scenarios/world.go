@@ -60,7 +60,7 @@ type runState struct {
 	pids        map[string]int           // by node: of the proxy that ended last
 	subjects    map[string]string        // by node: the subject at the start of the run
 	held        map[string]string        // by node: why its proxy does not run, by a step of the scenario
-	blocked     map[string]bool          // the nodes whose proxies cannot write rules, by a step of the scenario
+	blocked     map[string]*blockade     // by node: those whose proxy is blocked
 	dark        map[string]darkness      // by node: those without power
 	marked      map[string]time.Duration // by node: when the autoscaler's mark was set
 	emptied     time.Duration            // the earliest end of the last pod of the measured workload; 0 while it has pods
@@ -93,7 +93,7 @@ func (w *World) state() *runState {
 		r.apiReturns, r.apiLifts = map[string]func(){}, map[string]func(){}
 		r.watchCounts, r.pids, r.subjects = map[string]int{}, map[string]int{}, map[string]string{}
 		r.held, r.dark, r.unreached = map[string]string{}, map[string]darkness{}, map[string]bool{}
-		r.marked, r.blocked = map[string]time.Duration{}, map[string]bool{}
+		r.marked, r.blocked = map[string]time.Duration{}, map[string]*blockade{}
 	}
 	return r
 }

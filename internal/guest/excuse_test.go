@@ -4,12 +4,15 @@ package guest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios"
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // excuses are what the scenario recorded as unavoidable, in order.
@@ -240,31 +243,160 @@ func TestDropExcusesUntilThePodsAreReadyAgain(t *testing.T) {
 	}
 }
 
-// Tools that fail excuse what is lost over their node from the end of the pod until two seconds after they work again. With policy Local the
-// node has no ready pod meanwhile, if the new one is elsewhere, and the load balancer must have time to remove it.
-func TestFailingToolsAreAnExcuse(t *testing.T) {
-	for policy, want := range map[string]struct {
-		most  time.Duration
-		paths []string
-	}{"Cluster": {2 * time.Second, []string{"node node-1"}}, "Local": {17*time.Second + 100*time.Millisecond, []string{"node node-1", "exits"}}} {
-		s, err := failTools(t, &blockable{failed: 1}, policy)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := s.excuses(t)
-		expect(t, all, want.paths...)
-		work := time.Duration(0)
-		for _, e := range s.events {
-			if b, is := e.Body.(record.Interference); is && b.State == "end" {
-				work = e.At
-			}
-		}
-		body := all[0].Body.(record.Excuse)
-		if extra := body.Until - work; extra != 2*time.Second && extra != want.most {
-			t.Errorf("%s: the excuse ends %s after the tools work again", policy, extra)
-		}
-		if begun := s.stepBegan("let the tools of node-1 fail"); body.From < begun+3*time.Second { // shutdownDelay
-			t.Errorf("%s: the excuse begins %s after the step, when the pod still served", policy, body.From-begun)
+// failsFor are the parts of a run in which the programs of node-1's proxy fail.
+type failsFor struct {
+	block, work time.Duration
+	excuse      record.Excuse
+	text        string
+}
+
+// blockTimes finds them in the record. The excuse is the first one.
+func (s *stage) blockTimes(t *testing.T) (f failsFor) {
+	t.Helper()
+	all := s.excuses(t)
+	if len(all) == 0 {
+		t.Fatal("nothing is excused")
+	}
+	f.excuse, f.text = all[0].Body.(record.Excuse), all[0].Text
+	for _, e := range s.events {
+		if b, is := e.Body.(record.Interference); is && b.State == "begin" {
+			f.block = e.At
+		} else if is {
+			f.work = e.At
 		}
 	}
+	return f
+}
+
+// A proxy that is blocked while a pod ends excuses the pod's share of what goes over its node, until two seconds after its programs work
+// again. With policy Local a node without a ready pod is excused until the load balancer must have removed it.
+func TestFailingProgramsAreAnExcuse(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy string
+		late   bool // the replacement is not ready before the programs work again
+		extra  time.Duration
+		share  float64
+		text   string
+	}{
+		"Cluster":                   {"Cluster", false, 2 * time.Second, 0.5, "and a proxy may take 2s to follow once they work again"},
+		"Cluster, late":             {"Cluster", true, 2 * time.Second, 0.5, "and a proxy may take 2s to follow once they work again"},
+		"Local, ready on the node":  {"Local", false, 2 * time.Second, 1, "and a proxy may take 2s to follow once they work again"},
+		"Local, without ready pods": {"Local", true, 17*time.Second + 100*time.Millisecond, 1, "the load balancer may need 15.1s more to remove the node"},
+	} {
+		b := &blockable{failed: 1}
+		s := newBlockStage(t, b, c.policy)
+		s.kubelet = func(_ *corev1.Pod, before, should corev1.ConditionStatus) corev1.ConditionStatus {
+			if c.late && len(b.steps) == 1 && before != corev1.ConditionTrue {
+				return before
+			}
+			return should
+		}
+		play(t, s, "interference")
+		f := s.blockTimes(t)
+		if extra := f.excuse.Until - f.work; f.excuse.Path != record.PathNode || f.excuse.Share != c.share || extra != c.extra || !strings.HasSuffix(f.text, c.text) {
+			t.Errorf("%s: %q, %+v ends %s after the programs work again; want %s and the share %g", name, f.text, f.excuse, extra, c.extra, c.share)
+		}
+		if f.excuse.From != f.block+3*time.Second { // shutdownDelay
+			t.Errorf("%s: the excuse begins %s after the block", name, f.excuse.From-f.block)
+		}
+	}
+}
+
+// lines stores the timeline of a run.
+type lines struct{ strings.Builder }
+
+func (l *lines) Journal(text string) { l.WriteString(text) }
+
+// The replay of the timeline that a run wrote has the same excuse at the same time.
+func TestReplayHasTheExcuseOfABlockedProxy(t *testing.T) {
+	var written lines
+	first := newBlockStage(t, &blockable{failed: 1}, "Cluster")
+	first.world.Site.OfferJournal(&written)
+	play(t, first, "interference")
+	parsed, err := timeline.Parse("f", []byte(written.String()))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, written.String())
+	}
+	set := map[string]string{}
+	for _, s := range parsed.Set {
+		set[s.Key] = s.Value
+	}
+	scenario := scenarios.Replay(parsed)
+	second := stageOf(t, scenario, set)
+	second.world.Site.OfferProxies(&blockable{failed: 1})
+	if err := scenarios.Run(t.Context(), scenario, &second.world); err != nil {
+		t.Fatal(err)
+	}
+	one, again := first.blockTimes(t), second.blockTimes(t)
+	shift := second.phaseBegan("scenario") - first.phaseBegan("scenario")
+	moved := func(a, b time.Duration) bool { return (b - a - shift).Abs() > time.Millisecond } // which a timeline rounds to
+	if again.text != one.text || again.excuse.Share != one.excuse.Share || moved(one.excuse.From, again.excuse.From) || moved(one.excuse.Until, again.excuse.Until) {
+		t.Errorf("replayed %s later: %q %+v, want %q %+v; of\n%s", shift, again.text, again.excuse, one.text, one.excuse, written.String())
+	}
+}
+
+func (s *stage) phaseBegan(name string) time.Duration {
+	for _, e := range s.events {
+		if e.Kind() == record.KindPhase && e.Object == name {
+			return e.At
+		}
+	}
+	return 0
+}
+
+// playTimeline runs steps on two nodes with a pod each.
+func playTimeline(t *testing.T, proxies scenarios.Proxies, steps ...string) (*stage, error) {
+	t.Helper()
+	text := "hitless timeline 1\nnodes 2\nset replicas=2\nset shutdownDelay=3s\nset trafficPolicy=Cluster\n" + strings.Join(steps, "\n") + "\n"
+	parsed, err := timeline.Parse("f", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenario := scenarios.Replay(parsed)
+	s := stageOf(t, scenario, map[string]string{"replicas": "2", "shutdownDelay": "3s", "trafficPolicy": "Cluster"})
+	s.world.Site.OfferProxies(proxies)
+	if power, is := proxies.(scenarios.Power); is {
+		s.world.Site.OfferPower(power)
+	}
+	return s, scenarios.Run(t.Context(), scenario, &s.world)
+}
+
+// darkBlockable is a blockable fleet whose nodes have power.
+type darkBlockable struct {
+	powered
+	failed int
+}
+
+func (b *darkBlockable) Block(string) error              { return nil }
+func (b *darkBlockable) FailedCalls(string) (int, error) { return b.failed, nil }
+
+// A proxy that is blocked until the end, or until its node loses power, must have called its programs too.
+func TestABlockWithoutAFailedCallIsAnError(t *testing.T) {
+	const vain = "the proxy of node-1 called none of its programs to write while it was blocked"
+	for failed, wanted := range map[int]bool{0: true, 1: false} {
+		_, err := playTimeline(t, &blockable{failed: failed}, "+0s proxy block node-1", "+1s pod terminate web#1", "+9s end")
+		if wanted != (err != nil) || err != nil && !strings.Contains(err.Error(), vain) {
+			t.Errorf("%d failed calls until the end: %v", failed, err)
+		}
+		s, err := playTimeline(t, &darkBlockable{powered: powered{off: map[string]bool{}}, failed: failed}, "+0s proxy block node-1", "+1s pod terminate web#1",
+			"+9s node off node-1", "+12s end")
+		if wanted != (err != nil) || err != nil && !strings.Contains(err.Error(), vain) {
+			t.Errorf("%d failed calls until the node lost power: %v", failed, err)
+		}
+		if err != nil {
+			continue
+		}
+		if all := s.excuses(t); all[0].Text != "the programs of the proxy of node-1 failed while a pod ended" || window(all[0]) != 5*time.Second {
+			t.Errorf("until the node lost power, %+v is excused; want 5 s", all[0])
+		}
+	}
+}
+
+// A block in which no pod ends excuses nothing.
+func TestABlockWithoutTheEndOfAPodIsNoExcuse(t *testing.T) {
+	s, err := playTimeline(t, &blockable{failed: 1}, "+0s proxy block node-1", "+5s proxy unblock node-1", "+6s end")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, s.excuses(t))
 }

@@ -198,10 +198,10 @@ func TestASecondProxy(t *testing.T) {
 	}
 }
 
-// blockable is a fleet whose tools can fail.
+// blockable is a fleet whose proxies can be blocked.
 type blockable struct {
 	idle
-	failed int // calls while they fail
+	failed int // calls while the programs fail
 	steps  []string
 }
 
@@ -210,24 +210,26 @@ func (b *blockable) Block(node string) error {
 	return nil
 }
 
+func (b *blockable) FailedCalls(string) (int, error) { return b.failed, nil }
+
 func (b *blockable) Unblock(node string) (int, error) {
 	b.steps = append(b.steps, "unblock "+node)
 	return b.failed, nil
 }
 
-// failTools runs the interference of tools that fail, on nodes with a pod each.
-func failTools(t *testing.T, b *blockable, policy string) (*stage, error) {
+// newBlockStage is a stage for programs that fail, on nodes with a pod each.
+func newBlockStage(t *testing.T, b *blockable, policy string) *stage {
 	t.Helper()
-	s := newStage(t, "interference", map[string]string{"what": "tools", "replicas": "2", "lasts": "6s", "shutdownDelay": "3s", "trafficPolicy": policy})
+	s := newStage(t, "interference", map[string]string{"what": "programs", "replicas": "2", "lasts": "6s", "shutdownDelay": "3s", "trafficPolicy": policy})
 	s.world.Site.OfferProxies(b)
-	return s, scenarios.Run(t.Context(), find(t, "interference"), &s.world)
+	return s
 }
 
-// The tools of a node's proxy fail until its pod has ended and for the given time after that. The record tells both.
-func TestToolsThatFail(t *testing.T) {
+// The programs of a node's proxy fail until its pod has ended and for the given time after that. The record tells both.
+func TestProgramsThatFail(t *testing.T) {
 	b := &blockable{failed: 2}
-	s, err := failTools(t, b, "Cluster")
-	if err != nil || !slices.Equal(b.steps, []string{"block node-1", "unblock node-1"}) {
+	s := newBlockStage(t, b, "Cluster")
+	if err := s.play(t, "interference"); err != nil || !slices.Equal(b.steps, []string{"block node-1", "unblock node-1"}) {
 		t.Fatalf("%q, %v", b.steps, err)
 	}
 	var told []record.Event
@@ -236,11 +238,12 @@ func TestToolsThatFail(t *testing.T) {
 			told = append(told, e)
 		}
 	}
-	if len(told) != 2 || told[0].Text != "the programs failed with which the proxy of node-1 writes its rules" || told[1].At < told[0].At+6*time.Second {
+	if len(told) != 2 || told[0].Text != "the programs that the proxy of node-1 writes its rules with failed" || told[1].At < told[0].At+6*time.Second {
 		t.Errorf("told: %+v", told)
 	}
-	if _, err := failTools(t, &blockable{}, "Cluster"); err == nil || !strings.Contains(err.Error(), "called none of its programs while it was blocked, so no sync failed") {
-		t.Errorf("tools that nobody called gave %v", err)
+	err := newBlockStage(t, &blockable{}, "Cluster").play(t, "interference")
+	if err == nil || !strings.Contains(err.Error(), "called none of its programs to write while it was blocked, so no sync failed") {
+		t.Errorf("programs that nobody called gave %v", err)
 	}
 }
 

@@ -161,8 +161,8 @@ func TestSubjectsThatCannotBeBlocked(t *testing.T) {
 		"cilium":                {"cilium@v1.15.19", block, nil, true},
 		"kube-proxy":            {"kube-proxy@v1.37.1/nftables", block, nil, false},
 		"bundled, and another":  {"bundled", other, nil, false},
-		"the scenario, bundled": {"bundled", nil, map[string]string{"what": "tools"}, true},
-		"the scenario":          {"kube-proxy@v1.26.15/iptables", nil, map[string]string{"what": "tools"}, false},
+		"the scenario, bundled": {"bundled", nil, map[string]string{"what": "programs"}, true},
+		"the scenario":          {"kube-proxy@v1.26.15/iptables", nil, map[string]string{"what": "programs"}, false},
 		"another part of it":    {"bundled", nil, map[string]string{"what": "flush"}, false},
 	} {
 		o := Options{Scenario: "interference", LabOptions: site.LabOptions{Subject: c.subject, Cache: t.TempDir()}, Set: c.set}

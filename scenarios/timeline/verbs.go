@@ -137,7 +137,7 @@ func describeVerbs() map[string]verb {
 		"proxy flush":   {object: oneNode, needs: NeedsProxies, takesAway: true, transition: tablesFlushed(true), perform: Executor.FlushTables},
 		"proxy restore": {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: tablesFlushed(false), perform: Executor.RestoreTables},
 		Block:           {object: oneNode, needs: NeedsProxies, takesAway: true, transition: (*checker).blockProxy, perform: Executor.BlockProxy},
-		"proxy unblock": {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: (*checker).unblockProxy, perform: Executor.UnblockProxy},
+		Unblock:         {object: oneNode, needs: NeedsProxies, bringsBack: true, transition: (*checker).unblockProxy, perform: Executor.UnblockProxy},
 
 		"node run": {object: oneNode, text: true, needs: NeedsCommands, transition: (*checker).needsPower, perform: Executor.RunOnNode},
 		"node address": {object: oneNode, needs: NeedsCommands, transition: (*checker).changeAddress, perform: Executor.ChangeAddress,
@@ -180,8 +180,11 @@ func describeVerbs() map[string]verb {
 	return v
 }
 
-// Block is the verb that makes the programs fail with which a proxy writes its rules. Not each subject has such programs.
-const Block = "proxy block"
+// The verbs that make the programs of a proxy fail, and work again. Not each subject writes its rules with programs.
+const (
+	Block   = "proxy block"
+	Unblock = "proxy unblock"
+)
 
 // laneStart is the verb of `lane` lines. Lanes start before the baseline, so no step has this verb.
 const laneStart = "lane start"
