@@ -77,10 +77,12 @@ var _ = DescribeTable("Shards make the whole", func(ctx SpecContext, c call) {
 		Expect(err).NotTo(HaveOccurred())
 		got, err := os.ReadFile(filepath.Join(merged, name))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(bytes.Equal(got, want)).To(BeTrue(), "%s of the whole and of the merged shards differ", name)
 		if strings.HasSuffix(name, "attempts.bin") {
+			Expect(bytes.Equal(got, want)).To(BeTrue(), "%s of the whole and of the merged shards differ", name)
 			histories++
+			continue
 		}
+		Expect(string(got)).To(Equal(string(want)), "%s of the whole and of the merged shards differ", name) // which shows where
 	}
 	Expect(histories).To(BeNumerically(">=", 2))
 	Expect(historiesOf(merged)).To(Equal(historiesOf(whole)))
