@@ -243,7 +243,7 @@ func TestProgramsThatFail(t *testing.T) {
 	}
 	err := newBlockStage(t, &blockable{}, "Cluster").play(t, "interference")
 	if err == nil || !strings.Contains(err.Error(), "called none of its programs to write while it was blocked, so no sync failed") {
-		t.Errorf("programs that nobody called gave %v", err)
+		t.Errorf("a block without a failed call gave the error %v", err)
 	}
 }
 

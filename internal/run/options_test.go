@@ -141,7 +141,7 @@ func TestSecondSubjectIsRequiredWhereNeeded(t *testing.T) {
 	}
 }
 
-// What makes a proxy's programs fail is refused before the run if no subject of it has such programs.
+// A run that blocks a proxy is refused before it begins if none of its subjects can be blocked.
 func TestSubjectsThatCannotBeBlocked(t *testing.T) {
 	block, err := timeline.Parse("f", []byte("hitless timeline 1\n+0s proxy block node-1\n+1s workload rollout web\n+9s proxy unblock node-1\n+9s end\n"))
 	if err != nil {

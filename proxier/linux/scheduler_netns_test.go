@@ -85,6 +85,7 @@ func manyClients(t *testing.T, r testPath) (failed int) {
 	for _, from := range clientAddrs() {
 		done := make(chan error)
 		go inNetns(t, r.client, func() {
+			defer close(done) // also where addLocal ends the test
 			addLocal(t, from)
 			d := net.Dialer{Timeout: successTimeout, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 			c, err := d.Dial("tcp", netip.AddrPortFrom(vip.Addr, vip.Port).String())
