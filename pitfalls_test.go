@@ -52,7 +52,7 @@ func TestPitfallsHaveTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, found := strings.Cut(string(page), "| pitfall | held by |")
+	_, table, found := strings.Cut(string(page), "| pitfall | tests |")
 	table, _, ended := strings.Cut(table, "\n\n")
 	if !found || !ended {
 		t.Fatal("docs/measuring.md has no table of pitfalls")
