@@ -92,7 +92,7 @@ func (s *settings) flags(c *cobra.Command) {
 	f.BoolVar(&s.cleanup, "cleanup", false, "remove all kernel state of the proxier, and exit; state of other programs stays")
 	f.BoolVar(&s.profiling, "profiling", false, "serve /debug/pprof/ at --metrics-bind-address")
 	f.StringVar(&s.healthz, "healthz-bind-address", "0.0.0.0:10256", "address of /healthz, /livez and /readyz; empty to disable")
-	f.StringVar(&s.metrics, "metrics-bind-address", "127.0.0.1:10249", "address of /metrics and /proxyMode; empty to disable")
+	f.StringVar(&s.metrics, "metrics-bind-address", defaultMetrics, "address of /metrics and /proxyMode; empty to disable")
 	f.StringVar(&s.scheduler, "ipvs-scheduler", "rr", "IPVS scheduler of Services without the annotation "+desired.SchedulerAnnotation+": one of "+strings.Join(desired.Schedulers(), ", "))
 	f.BoolVar(&s.strictARP, "ipvs-strict-arp", false, "answer ARP only for addresses of the receiving interface")
 	f.StringVar(&s.clusterCIDR, "cluster-cidr", "", "pod CIDRs, comma-separated; traffic to cluster IPs from other sources is masqueraded")

@@ -1,6 +1,7 @@
 package proxier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,36 +167,61 @@ func (m *migration) printNote(format string, args ...any) {
 	fmt.Fprintf(m.out, "   "+format+"\n", args...)
 }
 
-// runningMode returns the mode of the proxy that serves metrics on this node; empty if none replies.
-func (m *migration) runningMode(ctx context.Context) string {
-	_, port, err := net.SplitHostPort(m.metrics)
+// defaultMetrics is where kube-proxy serves /proxyMode with an empty address too: unlike this proxier, it cannot be told not to.
+const defaultMetrics = "127.0.0.1:10249"
+
+// modeClient asks this node itself, without a proxy of HTTP that the environment names.
+var modeClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// runningMode returns the mode of the proxy that serves metrics on this node; empty if nothing listens there.
+func (m *migration) runningMode(ctx context.Context) (string, error) {
+	host, port, err := net.SplitHostPort(cmp.Or(m.metrics, defaultMetrics))
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("looking for a running proxy at --metrics-bind-address: %w; give the HOST:PORT of kube-proxy's metrics", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort("127.0.0.1", port)+"/proxyMode", nil)
-	if err != nil {
-		return ""
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
 	}
-	response, err := http.DefaultClient.Do(request)
+	asked := "http://" + net.JoinHostPort(host, port) + "/proxyMode"
+	fail := func(err error) (string, error) {
+		return "", fmt.Errorf("asking %s whether a proxy runs on this node: %w; give the address of kube-proxy's metrics with --metrics-bind-address", asked, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, asked, nil)
 	if err != nil {
-		return ""
+		return fail(err)
+	}
+	response, err := modeClient.Do(request)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "", nil
+	}
+	if err != nil {
+		return fail(err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, 64))
 	if err != nil {
-		return ""
+		return fail(err)
 	}
-	return strings.TrimSpace(string(text))
+	if response.StatusCode != http.StatusOK {
+		return fail(fmt.Errorf("it answered %s, as no proxy does", response.Status))
+	}
+	mode := strings.TrimSpace(string(text))
+	if mode == "" {
+		return fail(errors.New("it answered without a mode, as no proxy does"))
+	}
+	return mode, nil
 }
 
 // toBundled programs all Services in addition to the old rules, or in mode ipvs with the old virtual servers, and
 // then removes the old rules.
 func (m *migration) toBundled(ctx context.Context) error {
-	if mode := m.runningMode(ctx); mode != "" {
+	mode, err := m.runningMode(ctx)
+	if err != nil {
+		return err
+	}
+	if mode != "" {
 		if !m.dryRun {
-			return fmt.Errorf("a proxy still runs on this node (/proxyMode at %s returns %q) and would restore what is removed; stop it first, its rules stay in place", m.metrics, mode)
+			return fmt.Errorf("a proxy still runs on this node (/proxyMode at %s returns %q) and would restore what is removed; stop it first, its rules stay in place", cmp.Or(m.metrics, defaultMetrics), mode)
 		}
 		m.printNote("a proxy in mode %s still runs on this node; stop it before the migration, its rules stay in place", mode)
 	}

@@ -1,6 +1,7 @@
 package proxier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,10 @@ func (m *migration) apply(op kernel.Op, n int) error {
 // requireServing returns an error unless kube-proxy runs in the target mode and its rules for the families of the
 // addresses exist.
 func (m *migration) requireServing(ctx context.Context, addrs []netip.Addr) error {
-	mode := m.runningMode(ctx)
+	mode, err := m.runningMode(ctx)
+	if err != nil {
+		return err
+	}
 	serves, err := m.kubeProxy.Serves(m.to, addrs)
 	if err != nil {
 		return fmt.Errorf("checking whether kube-proxy serves: %w", err)
@@ -74,7 +78,7 @@ func (m *migration) requireServing(ctx context.Context, addrs []netip.Addr) erro
 		return nil
 	}
 	return fmt.Errorf("kube-proxy does not serve this node in mode %s yet: /proxyMode at %s returns %q, and the kernel has rules of: %s; "+
-		"stop `hitless proxier`, start kube-proxy, and run the command again when its /healthz returns 200", m.to, m.metrics, mode, listOrNothing(m.kubeProxy.Modes()))
+		"stop `hitless proxier`, start kube-proxy, and run the command again when its /healthz returns 200", m.to, cmp.Or(m.metrics, defaultMetrics), mode, listOrNothing(m.kubeProxy.Modes()))
 }
 
 // handOver keeps all virtual servers. A pass of kube-proxy during the cleanup may remove addresses from its device

@@ -3,8 +3,12 @@ package proxier
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"syscall"
@@ -18,6 +22,7 @@ import (
 	"github.com/hitless/hitless/proxier/engine"
 	"github.com/hitless/hitless/proxier/fake"
 	"github.com/hitless/hitless/proxier/kernel"
+	"github.com/hitless/hitless/proxier/linux"
 )
 
 func TestInvalidMigrateFlags(t *testing.T) {
@@ -179,5 +184,60 @@ func TestMigrationProgramsServices(t *testing.T) {
 		if reals := len(k.State().Reals(at)); reals != test.reals || len(report.Refused) != test.refused {
 			t.Errorf("%s: %d real servers, refused %v; want %d and %d", test.what, reals, report.Refused, test.reals, test.refused)
 		}
+	}
+}
+
+// A proxy is found at the address that it is bound to. Only a port at which nothing listens means that none runs.
+func TestRunningMode(t *testing.T) {
+	serve := func(address string, status int, text string) (port string) {
+		t.Helper()
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, text)
+		})}}
+		s.Start()
+		t.Cleanup(s.Close)
+		_, port, err = net.SplitHostPort(l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	other, local := serve("127.0.0.2:0", http.StatusOK, "ipvs"), serve("127.0.0.1:0", http.StatusOK, "nftables\n")
+	wrong, silent := serve("127.0.0.1:0", http.StatusNotFound, "404 page not found"), serve("127.0.0.1:0", http.StatusOK, "")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := closed.Addr().String()
+	closed.Close()
+	for address, want := range map[string]string{
+		"127.0.0.2:" + other: "ipvs", "127.0.0.1:" + local: "nftables", "0.0.0.0:" + local: "nftables", "[::]:" + local: "nftables", ":" + local: "nftables",
+		nothing: "", "127.0.0.1:" + wrong: "error", "127.0.0.1:" + silent: "error", "no port": "error", "127.0.0.1:65536": "error",
+	} {
+		m := migration{settings: settings{metrics: address}}
+		got, err := m.runningMode(t.Context())
+		if err != nil {
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("at %s runs %q (%v), want %q", address, got, err, want)
+		}
+	}
+}
+
+// As long as it is not known whether a proxy runs, no direction of the migration changes anything.
+func TestUnknownProxyStopsMigration(t *testing.T) {
+	m := migration{from: "ipvs", to: bundled, settings: settings{metrics: "no port"}, kubeProxy: &linux.KubeProxy{}}
+	if err := m.toBundled(t.Context()); !errors.As(err, new(*net.AddrError)) {
+		t.Errorf("the migration to bundled goes on: %v", err)
+	}
+	m.from, m.to = bundled, "ipvs"
+	if err := m.requireServing(t.Context(), nil); !errors.As(err, new(*net.AddrError)) {
+		t.Errorf("the migration back goes on: %v", err)
 	}
 }
