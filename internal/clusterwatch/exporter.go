@@ -44,7 +44,7 @@ type exported struct {
 	interval time.Duration
 	next     uint64                    // the first number whose outcome is not known
 	pending  map[uint64]record.Attempt // outcomes that came before those of lower numbers
-	good     time.Duration             // intended start of the last good attempt
+	good     time.Duration             // intended start of the last good attempt, or of the first attempt
 	failing  bool
 	worst    time.Duration
 }
@@ -105,7 +105,7 @@ func (x *exporter) begin(t target) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	labels := prometheus.Labels{"service": t.Service, "port": strconv.Itoa(int(t.Port)), "address": net.JoinHostPort(t.Host, strconv.Itoa(int(t.Number)))}
-	e := &exported{labels: labels, interval: t.lane.Interval(), pending: map[uint64]record.Attempt{},
+	e := &exported{labels: labels, interval: t.lane.Interval(), good: t.from, pending: map[uint64]record.Attempt{},
 		attempts: map[record.Class]prometheus.Counter{}, dropped: map[record.Class]prometheus.Counter{},
 		gap: x.gap.With(labels), outage: x.outage.With(labels), lateness: x.lateness.With(labels)}
 	for _, earlier := range x.lanes { // to the same target
@@ -179,9 +179,6 @@ func (e *exported) take(a *record.Attempt) {
 		}
 		e.failing, e.good = false, a.Intended
 	default:
-		if e.next == 1 { // the lane began with it
-			e.good = a.Intended
-		}
 		e.failing = true
 		e.worst = max(e.worst, a.Intended-e.good)
 	}

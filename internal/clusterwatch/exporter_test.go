@@ -83,3 +83,22 @@ func TestExportedCountsAndGaps(t *testing.T) {
 		t.Errorf("after the end of the lane:\n%s", text)
 	}
 }
+
+// The gap of a lane that joins a watch and has no good attempt yet is from its begin, whatever its first attempt was.
+func TestGapFromTheBegin(t *testing.T) {
+	const from = time.Hour
+	for _, first := range []record.Class{record.Probe, record.Refused} {
+		x, err := startExporter("", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.begin(target{External: cluster.External{Service: "shop/web", Port: 80, Host: "192.0.2.1", Number: 80}, lane: probes.Lane{ID: 1, Rate: 10}, from: from})
+		for k, class := range []record.Class{first, record.Refused} {
+			x.attempt(&record.Attempt{Lane: 1, Seq: uint64(k), Class: class, Intended: from + time.Duration(k)*100*time.Millisecond})
+		}
+		e := x.lanes[1]
+		if e.worst != 100*time.Millisecond || e.lasting(from+time.Second) != time.Second {
+			t.Errorf("after a first attempt of class %s, the worst gap is %v and the outage lasts %v after a second", first, e.worst, e.lasting(from+time.Second))
+		}
+	}
+}
