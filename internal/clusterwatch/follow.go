@@ -209,8 +209,7 @@ func (f *follower) answered(a answer) error {
 		said = "was measured before and does not answer"
 	}
 	if why := f.room(a.lane); why != "" {
-		wait.refused, wait.reason = true, "one more lane would make the probes themselves fail: "+why
-		f.remark("warning", a.External.String()+" is not measured: "+wait.reason)
+		f.refuse(a.External, wait, why)
 		return nil
 	}
 	delete(f.services.waiting, a.External)
@@ -340,6 +339,11 @@ func (w *watcher) goOnAt(e cluster.External, local bool) error {
 	l, addresses, err := w.lane(ctx, e)
 	if _, was := w.lanes.before[e.String()]; !was || err != nil || l.Protocol != probes.ProtocolTCPDial {
 		w.services.waiting[e] = &waiting{since: w.now()}
+		return nil
+	}
+	if why := w.lanes.room(l); why != "" {
+		w.services.waiting[e] = &waiting{since: w.now()}
+		w.refuse(e, w.services.waiting[e], why)
 		return nil
 	}
 	w.services.names[e] = addresses

@@ -2,6 +2,7 @@ package clusterwatch
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,20 @@ func (l *lanes) id() uint16 {
 	defer l.mu.Unlock()
 	l.last++
 	return l.last
+}
+
+// room returns why a lane would get no id; empty if there is one for it, and for its fresh lane.
+func (l *lanes) room(lane probes.Lane) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	needs := uint16(1)
+	if lane.KeepsConnections() {
+		needs++
+	}
+	if math.MaxUint16-l.last >= needs {
+		return ""
+	}
+	return fmt.Sprintf("the watch has had %d lanes, and a record has ids for %d; end it, and start another watch for this address", l.last, math.MaxUint16)
 }
 
 // measured reports whether a lane's attempts count.
@@ -181,16 +196,29 @@ func (w *watcher) stopAll() error {
 	return nil
 }
 
-// room returns why one more lane would make the probes themselves fail; empty if it would not.
+// room returns why a lane cannot begin: it would get no id, or make the probes themselves fail. It is empty if it can.
 func (w *watcher) room(l probes.Lane) string {
+	if why := w.lanes.room(l); why != "" {
+		return why
+	}
+	const failing = "one more lane would make the probes themselves fail: "
 	limits, err := probes.LocalLimits()
 	if err != nil {
-		return err.Error()
+		return failing + err.Error()
 	}
 	l.ID = 0
 	all := []probes.Lane{l}
 	for _, t := range w.lanes.all() {
 		all = append(all, t.lane)
 	}
-	return strings.Join(probes.Preflight(all, limits), "; ")
+	if reasons := probes.Preflight(all, limits); len(reasons) > 0 {
+		return failing + strings.Join(reasons, "; ")
+	}
+	return ""
+}
+
+// refuse says that the lane of a target that waits cannot begin.
+func (w *watcher) refuse(e cluster.External, wait *waiting, why string) {
+	wait.refused, wait.reason = true, why
+	w.remark("warning", e.String()+" is not measured: "+why)
 }

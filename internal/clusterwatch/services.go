@@ -81,7 +81,7 @@ type waiting struct {
 	since   time.Duration
 	asking  bool
 	reason  string
-	refused bool // its lane cannot begin: the probes would fail by themselves
+	refused bool // its lane cannot begin
 }
 
 // listServices lists the Services and follows them until stop is called.

@@ -1,6 +1,7 @@
 package clusterwatch
 
 import (
+	"math"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/probes"
+	"github.com/hitless/hitless/probes/session"
+	"github.com/hitless/hitless/record"
 )
 
 func laneName(service, address string) string { return "shop/" + service + ":18080 at " + address }
@@ -310,6 +313,46 @@ func TestLateLookUpEndsNoOtherLane(t *testing.T) {
 	late("after another lane began")
 	if !w.lanes.runs(next) {
 		t.Error("the next lane has ended")
+	}
+}
+
+// A target for whose lane no id is left is refused, with a reason in the record. The watch goes on.
+func TestNoIDIsLeft(t *testing.T) {
+	t.Parallel()
+	writer, err := record.NewHistoryWriter(t.TempDir(), record.Run{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	e := cluster.External{Service: "shop/web", Host: "192.0.2.1", Number: 80}
+	w := &watcher{record: writer, meter: &session.Meter{}, lanes: newLanes(), services: &services{waiting: map[cluster.External]*waiting{e: {}}}}
+	f := &follower{watcher: w}
+	for _, protocol := range []string{probes.ProtocolTCPDial, probes.ProtocolTCPLong} {
+		lane := probes.Lane{Name: e.String(), Target: netip.MustParseAddrPort("192.0.2.1:80"), Protocol: protocol, Rate: 10}
+		last := uint16(math.MaxUint16)
+		if lane.KeepsConnections() {
+			last-- // the lane needs two
+		}
+		wait := &waiting{}
+		w.services.waiting[e], w.lanes.last = wait, last
+		if err := f.answered(answer{target: target{External: e, lane: lane}}); err != nil {
+			t.Fatal(err)
+		}
+		if !wait.refused || wait.reason == "" || w.services.waiting[e] == nil || w.lanes.last != last || len(w.lanes.all()) > 0 {
+			t.Errorf("a %s lane after id %d: %+v", protocol, last, *wait)
+		}
+		w.lanes.last--
+		if why := w.lanes.room(lane); why != "" {
+			t.Errorf("a %s lane after id %d: %s", protocol, w.lanes.last, why)
+		}
+	}
+	delete(w.services.waiting, e)
+	w.o.Protocol, w.lanes.last, w.lanes.before[e.String()] = probes.ProtocolTCPDial, math.MaxUint16, record.LeftLane{}
+	if err := w.goOnAt(e, false); err != nil {
+		t.Fatal(err)
+	}
+	if wait := w.services.waiting[e]; wait == nil || !wait.refused {
+		t.Errorf("after a kill: %+v", wait)
 	}
 }
 
