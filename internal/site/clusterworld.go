@@ -79,7 +79,12 @@ func (r *Cluster) watch(ctx context.Context, w record.Recorder, now func() time.
 	var all sync.WaitGroup
 	all.Go(func() { _ = observers.WatchAPI(ctx, r.cluster.Client, r.namespace, w, now) })  // fails on a wrong handler only
 	all.Go(func() { _ = observers.WatchPods(ctx, r.cluster.Client, r.namespace, w, now) }) // likewise
-	if namespace, selector, known := r.proxySelector(ctx); known {
+	namespace, selector, known, err := r.proxySelector(ctx)
+	if err != nil && ctx.Err() == nil {
+		w.Event(record.Event{At: now(), Object: "proxy", Body: record.Log{Program: "hitless", Level: "warning"},
+			Text: "finding the pods of the cluster's proxy: " + err.Error() + "; their starts and ends are not in this record, so that no outage has them as its cause; run again"})
+	}
+	if known {
 		all.Go(func() { _ = observers.WatchProxyPods(ctx, r.cluster.Client, namespace, selector, "cluster", w, now) }) // likewise
 	}
 	return func() { cancel(); all.Wait() }

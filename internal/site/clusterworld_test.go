@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios"
 )
 
 // countedClock counts how often it was asked.
@@ -103,5 +106,40 @@ func TestDeathOfTheWorkerEndsTheRun(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("a minute after the worker's end the run goes on")
+	}
+}
+
+// If the pods of the proxy cannot be found, they are not watched, and the record says so.
+func TestUnwatchedProxyIsRecorded(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/daemonsets/kube-proxy") {
+			replay.New().Handler().ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+	}))
+	defer api.Close()
+	r := readyToMeasure(t, api.URL, "/nowhere/hitless")
+	_, params, err := scenarios.Select("upgrade", LiveOffers, map[string]string{"proxy": "kube-system/ds/kube-proxy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]int{"the proxy": 1, "no proxy": 0} {
+		if r.params = params; want == 0 {
+			r.params = nil
+		}
+		var tape recorded
+		r.watch(t.Context(), &tape, func() time.Duration { return time.Second })()
+		found := 0
+		for _, e := range tape.events {
+			if body, is := e.Body.(record.Log); is && body.Level == "warning" && e.Object == "proxy" {
+				found++
+			}
+		}
+		if found != want {
+			t.Errorf("%s: %d warnings in %+v, want %d", given, found, tape.events, want)
+		}
 	}
 }

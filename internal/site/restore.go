@@ -117,12 +117,12 @@ func restoreAll(ctx context.Context, c *cluster.Cluster, dryRun bool, report fun
 }
 
 // proxySelector selects the pods of the cluster's proxy, if the parameters name its DaemonSet.
-func (r *Cluster) proxySelector(ctx context.Context) (namespace, selector string, known bool) {
+func (r *Cluster) proxySelector(ctx context.Context) (namespace, selector string, known bool, err error) {
 	namespace, _, given := r.params.ProxySet()
 	if !given {
-		return "", "", false
+		return "", "", false, nil
 	}
 	w := &scenarios.World{Cluster: r.cluster.Klient.Resources(), Params: r.params}
-	selector, err := w.ProxyLabels(ctx)
-	return namespace, selector, err == nil
+	selector, err = w.ProxyLabels(ctx)
+	return namespace, selector, err == nil, err
 }
