@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -153,7 +152,8 @@ func (c *Cluster) proxy(ctx context.Context) (name, mode, unknown string) {
 	var parsed struct {
 		Mode string `json:"mode"`
 	}
-	for _, key := range []string{"config.conf", "config"} { // kubeadm and kind; GKE and others
+	keys := []string{"config.conf", "config"} // kubeadm and kind; GKE and others
+	for _, key := range keys {
 		if text, has := config.Data[key]; has {
 			err = yaml.Unmarshal([]byte(text), &parsed)
 			if err == nil && parsed.Mode == "" {
@@ -164,5 +164,8 @@ func (c *Cluster) proxy(ctx context.Context) (name, mode, unknown string) {
 			}
 		}
 	}
-	return "kube-proxy", "", fmt.Sprintf("the ConfigMap kube-system/kube-proxy has no configuration that can be read (%v)", errors.Join(err))
+	if err == nil {
+		return "kube-proxy", "", "the ConfigMap kube-system/kube-proxy has none of the keys " + strings.Join(keys, ", ") + ", so that its configuration is elsewhere"
+	}
+	return "kube-proxy", "", fmt.Sprintf("the ConfigMap kube-system/kube-proxy has no configuration that can be read: %v", err)
 }
