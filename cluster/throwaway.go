@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/e2e-framework/support"
 	"sigs.k8s.io/e2e-framework/support/kind"
 )
@@ -131,17 +130,16 @@ const lookTimeout = 30 * time.Second
 // Settle waits, at most for the given time, until so many nodes take pods.
 func (c *Cluster) Settle(ctx context.Context, nodes int, most time.Duration) error {
 	found, last := 0, error(nil)
-	err := wait.PollUntilContextTimeout(ctx, time.Second, most, true, func(context.Context) (bool, error) {
-		// The end of the wait does not cut a request short, since that would look like a silent server.
+	settled := c.poll(ctx, most, func(ctx context.Context) bool {
 		ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
 		var facts Facts
 		facts, last = c.Facts(ctx)
 		found = len(facts.Nodes)
-		return found >= nodes, nil
+		return found >= nodes
 	})
 	switch {
-	case err == nil:
+	case settled:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

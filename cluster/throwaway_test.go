@@ -3,12 +3,19 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/e2e-framework/support"
+
+	"github.com/hitless/hitless/lab/replay"
 )
 
 // made is a provider that creates no cluster and stores its calls.
@@ -187,5 +194,46 @@ func TestVersionsOfKind(t *testing.T) {
 		if err := CheckKindVersion(version); (err == nil) != good {
 			t.Errorf("%s: %v", version, err)
 		}
+	}
+}
+
+// sleepless is a clock whose sleeps only advance it.
+type sleepless struct {
+	now    time.Time
+	sleeps int
+}
+
+func (s *sleepless) Now() time.Time { return s.now }
+func (s *sleepless) Sleep(ctx context.Context, d time.Duration) error {
+	s.now, s.sleeps = s.now.Add(d), s.sleeps+1
+	return ctx.Err()
+}
+
+// The nodes of a new cluster are waited for on the cluster's clock.
+func TestSettleWaitsOnTheClockOfTheCluster(t *testing.T) {
+	plane := replay.New()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	if _, err := plane.Apply(node); err != nil {
+		t.Fatal(err)
+	}
+	api := httptest.NewServer(plane.Handler())
+	defer api.Close()
+	c, err := New(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := &sleepless{now: time.Unix(0, 0)}
+	c.SetClock(clock)
+	if err := c.Settle(t.Context(), 1, time.Hour); err != nil || clock.sleeps > 0 {
+		t.Errorf("one node after %d sleeps: %v", clock.sleeps, err)
+	}
+	if err := c.Settle(t.Context(), 2, 5*time.Second); err == nil || clock.sleeps == 0 || clock.now.Before(time.Unix(5, 0)) {
+		t.Errorf("two nodes after %d sleeps, at %v: %v", clock.sleeps, clock.now, err)
+	}
+	gone, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("no more")
+	cancel(reason)
+	if err := c.Settle(gone, 2, time.Minute); !errors.Is(err, reason) {
+		t.Errorf("after the end of its context: %v", err)
 	}
 }
