@@ -192,6 +192,28 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
+// The reason for too few five-tuples has the time for which the lanes do not reuse them.
+func TestPortsWithinTheTimeOfThePolicy(t *testing.T) {
+	short, fresh := testLane(20000), testLane(20000)
+	short.SourcePrefix, fresh.SourcePrefix = netip.Prefix{}, netip.Prefix{}
+	short.Policy = "reuse:10s"
+	for _, test := range []struct {
+		lanes []Lane
+		want  []string
+	}{{[]Lane{short}, []string{"10s"}}, {[]Lane{fresh}, []string{FreshFor.String()}}, {[]Lane{short, fresh}, []string{"10s", FreshFor.String()}}} {
+		reasons := strings.Join(Preflight(test.lanes, Limits{}), "\n")
+		var got []string
+		for _, word := range strings.FieldsFunc(reasons, func(r rune) bool { return strings.ContainsRune(" ;,", r) }) {
+			if _, err := time.ParseDuration(word); err == nil {
+				got = append(got, word)
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s\n%s", diff, reasons)
+		}
+	}
+}
+
 func TestLocalLimits(t *testing.T) {
 	l, err := LocalLimits()
 	if err != nil || l.Descriptors < 3 {

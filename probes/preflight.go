@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -131,6 +133,7 @@ func portReasons(lanes []Lane) []string {
 	var reasons []string
 	need := map[sourceRange]float64{}
 	var order []sourceRange
+	within := map[sourceRange][]time.Duration{} // the times for which its lanes do not reuse a five-tuple
 	for _, l := range lanes {
 		l = l.WithDefaults()
 		from := l.sourceRange()
@@ -140,6 +143,9 @@ func portReasons(lanes []Lane) []string {
 		reuseAfter := FreshFor
 		if interval, err := l.reuseInterval(); err == nil && interval > 0 {
 			reuseAfter = interval
+		}
+		if !slices.Contains(within[from], reuseAfter) {
+			within[from] = append(within[from], reuseAfter)
 		}
 		need[from] += l.drawsPerAttempt() * l.tuplesWithin(reuseAfter)
 	}
@@ -153,7 +159,7 @@ func portReasons(lanes []Lane) []string {
 			where, remedy = "a client without a source prefix", "set one"
 		}
 		reasons = append(reasons, fmt.Sprintf("ports: %s has %d five-tuples, the lanes use %.0f within %s; %s or lower the rate",
-			where, have, need[from], FreshFor, remedy))
+			where, have, need[from], strings.Trim(fmt.Sprint(within[from]), "[]"), remedy))
 	}
 	return reasons
 }
