@@ -10,10 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/hitless/hitless/internal/merge"
+	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/record/recordtest"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
+	"github.com/hitless/hitless/scenarios/museum"
 )
 
 // comparison writes the folder of a comparison with two runs of each subject. A class other than ok is that of its losses, after the event
@@ -97,5 +102,15 @@ func TestRunsOfTwoProgramsAreComparedOnRequest(t *testing.T) {
 		if code, out, errs := executed(append([]string{"report", dir}, strings.Fields(flags)...)...); code != want.code || !strings.Contains(out, want.text) {
 			t.Errorf("%q: exit code %d, want %d and %q:\n%s%s", flags, code, want.code, want.text, out, errs)
 		}
+	}
+}
+
+// The answer to a bug is printed also if its museum.json has no reason for it.
+func TestAnswerWithoutAReason(t *testing.T) {
+	var out strings.Builder
+	cmd := &cobra.Command{}
+	cmd.SetOut(&out)
+	if err := concludeMerge(cmd, &merge.Whole{Bugs: []run.BugResult{{ID: "k8s-1", Answer: museum.NotSeen}}}, ""); err != nil || !strings.Contains(out.String(), "k8s-1") {
+		t.Errorf("%v: %s", err, out.String())
 	}
 }

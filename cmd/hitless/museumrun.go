@@ -204,7 +204,11 @@ func leaveToTimeline(cmd *cobra.Command, o *run.Options, e museum.Entry) {
 
 // printAnswer prints the answer of one of many bugs.
 func printAnswer(out io.Writer, b run.BugResult) {
-	fmt.Fprintf(out, "%-16s %-14s %s\n", b.ID, b.Answer, b.Reasons[0])
+	reason := "its result has no reason"
+	if len(b.Reasons) > 0 {
+		reason = b.Reasons[0]
+	}
+	fmt.Fprintf(out, "%-16s %-14s %s\n", b.ID, b.Answer, reason)
 }
 
 // printBug prints the answer of one bug with its reasons.
