@@ -24,6 +24,7 @@ import (
 // The exit codes.
 const (
 	exitPass        = 0
+	exitFail        = 1
 	exitUsage       = 2
 	exitInvalid     = 3
 	exitInterrupted = 130

@@ -107,7 +107,7 @@ func TestExitCodesOfErrors(t *testing.T) {
 		code int
 	}{
 		{context.Background(), nil, 0},
-		{context.Background(), exitError{code: 1}, 1},
+		{context.Background(), exitError{code: exitFail}, 1},
 		{context.Background(), run.UsageError{}, 2},
 		{context.Background(), fmt.Errorf("deploying: %w", &run.InvalidError{Reason: "quota"}), 3},
 		{ended, context.Canceled, 130},

@@ -290,7 +290,7 @@ Exit codes: 0 found, 1 the bug is not seen in the version that the museum names,
 			}
 			switch {
 			case err != nil && a.First == "" && len(a.Runs) == 1 && a.Runs[0].Answer == museum.NotSeen:
-				return exitError{code: 1, err: err}
+				return exitError{code: exitFail, err: err}
 			case err != nil || asJSON:
 				return err
 			}

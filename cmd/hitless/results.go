@@ -132,7 +132,7 @@ func (c *resultsCheck) run(cmd *cobra.Command) error {
 	case len(checked.Unread) > 0:
 		return exitError{exitUsage, fmt.Errorf("%d files in %s are not understood; remove them, or check them with the hitless that wrote them", len(checked.Unread), c.dir)}
 	case listed:
-		return exitError{code: 1}
+		return exitError{code: exitFail}
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func runHitless(progress io.Writer) func(ctx context.Context, args []string) err
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		err = cmd.Run()
 		var exit *exec.ExitError
-		if errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == exitInvalid) {
+		if errors.As(err, &exit) && (exit.ExitCode() == exitFail || exit.ExitCode() == exitInvalid) {
 			return nil
 		}
 		if err != nil && last.text != "" {
