@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openIPVS opens the IPVS table of a node. The returned function is for one goroutine; it opens the table anew when the node's
+// openIPVS opens the IPVS table of a node. The returned functions are for one goroutine; read opens the table anew when the node's
 // namespace was replaced.
-func openIPVS(node Node) (read func([]ServiceAddress) (backendTable, error), err error) {
+func openIPVS(node Node) (read func([]ServiceAddress) (backendTable, error), end func(), err error) {
 	var handle *ipvs.Handle
 	life := 0
 	open := func() error {
@@ -24,18 +24,26 @@ func openIPVS(node Node) (read func([]ServiceAddress) (backendTable, error), err
 			return err
 		})
 	}
-	if err := open(); err != nil {
-		return nil, err
-	}
-	return func(addresses []ServiceAddress) (backendTable, error) {
-		if node.Generation() != life {
+	end = func() {
+		if handle != nil {
 			handle.Close()
+		}
+		handle = nil
+	}
+	if err := open(); err != nil {
+		end()
+		return nil, nil, err
+	}
+	read = func(addresses []ServiceAddress) (backendTable, error) {
+		if node.Generation() != life {
+			end()
 			if err := open(); err != nil {
 				return nil, err
 			}
 		}
 		return readIPVS(handle, addresses)
-	}, nil
+	}
+	return read, end, nil
 }
 
 // readIPVS reads the virtual servers of the addresses; those that do not exist are left out.

@@ -53,24 +53,36 @@ type nftNotice struct {
 func newNFTMonitor(node Node, buffer int, addresses func() []ServiceAddress, recorder record.Recorder, now func() time.Duration) (*nftMonitor, error) {
 	m := &nftMonitor{ns: node, buffer: buffer}
 	m.tableRecorder = newTableRecorder(node.Name, tableNFTables, addresses, m.readRules, recorder, now)
-	return m, m.open()
+	if err := m.open(); err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // open starts receiving in the node's present namespace.
 func (m *nftMonitor) open() error {
 	m.life = m.ns.Generation()
 	var notifications *netlink.Conn
+	var opened []func()
 	err := m.ns.Do(func() (err error) {
 		if notifications, err = subscribeGenerations(m.buffer); err != nil {
 			return err
 		}
+		opened = append(opened, func() { notifications.Close() })
 		if m.generation, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
 			return err
 		}
-		m.rules, err = nftables.New(nftables.AsLasting())
-		return err
+		opened = append(opened, func() { m.generation.Close() })
+		if m.rules, err = nftables.New(nftables.AsLasting()); err != nil {
+			return err
+		}
+		opened = append(opened, func() { _ = m.rules.CloseLasting() }) // nothing was written
+		return nil
 	})
 	if err != nil {
+		for _, end := range opened {
+			end()
+		}
 		return fmt.Errorf("subscribing to the nftables of %s: %w", m.node, err)
 	}
 	stopped := make(chan struct{})

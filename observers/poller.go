@@ -13,14 +13,16 @@ import (
 type poller struct {
 	*tableRecorder
 	failed chan struct{} // an attempt failed
+	end    func()        // closes what read uses
 }
 
 func newPoller(node, table string, watched func() []ServiceAddress, read func([]ServiceAddress) (backendTable, error), recorder record.Recorder,
 	now func() time.Duration) *poller {
-	return &poller{newTableRecorder(node, table, watched, read, recorder, now), make(chan struct{}, 1)}
+	return &poller{newTableRecorder(node, table, watched, read, recorder, now), make(chan struct{}, 1), func() {}}
 }
 
 func (p *poller) run(ctx context.Context) {
+	defer p.end()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()

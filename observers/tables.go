@@ -55,16 +55,24 @@ type Tables struct {
 }
 
 // NewTables opens the tables of the nodes. A kernel without a selected table is an error.
-func NewTables(nodes []Node, kinds TableKinds, recorder record.Recorder, now func() time.Duration) (*Tables, error) {
-	t := &Tables{}
+func NewTables(nodes []Node, kinds TableKinds, recorder record.Recorder, now func() time.Duration) (t *Tables, err error) {
+	t = &Tables{}
+	defer func() {
+		if err != nil {
+			t.close()
+			t = nil
+		}
+	}()
 	t.ipvsIdle.Store(kinds.IPVSAfterFailure)
 	for _, n := range nodes {
 		if kinds.IPVS {
-			read, err := openIPVS(n)
+			read, end, err := openIPVS(n)
 			if err != nil {
-				return nil, fmt.Errorf("watching the IPVS table of %s: %w", n.Name, err)
+				return t, fmt.Errorf("watching the IPVS table of %s: %w", n.Name, err)
 			}
-			t.polled = append(t.polled, newPoller(n.Name, tableIPVS, t.watched, read, recorder, now))
+			p := newPoller(n.Name, tableIPVS, t.watched, read, recorder, now)
+			p.end = end
+			t.polled = append(t.polled, p)
 		}
 		if kinds.BPF {
 			t.polled = append(t.polled, newBPFPoller(n, t.watched, recorder, now))
@@ -72,12 +80,22 @@ func NewTables(nodes []Node, kinds TableKinds, recorder record.Recorder, now fun
 		if kinds.NFTables {
 			m, err := newNFTMonitor(n, 0, t.watched, recorder, now)
 			if err != nil {
-				return nil, err
+				return t, err
 			}
 			t.nftables = append(t.nftables, m)
 		}
 	}
 	return t, nil
+}
+
+// close closes the tables of an observer that does not run.
+func (t *Tables) close() {
+	for _, p := range t.polled {
+		p.end()
+	}
+	for _, m := range t.nftables {
+		m.stop()
+	}
 }
 
 // Watch adds a Service address to those that are watched on every node.
@@ -99,7 +117,7 @@ func (t *Tables) watched() []ServiceAddress {
 	return slices.Clone(t.addresses)
 }
 
-// Run watches until ctx ends. A table that cannot be read is recorded as a warning and is not watched any more.
+// Run watches until ctx ends, and closes the tables. A table that cannot be read is recorded as a warning and is not watched any more.
 func (t *Tables) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, p := range t.polled {
