@@ -89,7 +89,7 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	config.Record, config.Flush = sink.record, sink.flush
 	engine, err := New(config)
 	if err != nil {
-		return err
+		return errors.Join(err, sink.close())
 	}
 	executed := make(chan error, 1)
 	go func() {

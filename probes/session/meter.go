@@ -90,7 +90,7 @@ type Meter struct {
 	second Second
 }
 
-// StartMeter starts a probe worker without lanes. The caller must call End.
+// StartMeter starts a probe worker without lanes. The caller must call End, unless there is an error.
 func StartMeter(c MeterConfig) (*Meter, error) {
 	start, err := probes.Monotonic()
 	if err != nil {
@@ -121,8 +121,10 @@ func StartMeter(c MeterConfig) (*Meter, error) {
 	}()
 	m.guards = probes.NewGuards(limits, []probes.Namespace{{Name: "this machine", CountConntrack: probes.CountConntrack}}, c.Record.Event)
 	go m.tick()
-	m.orders, err = probes.NewOrders(input, m.base, 1, c.Shared)
-	return m, err
+	if m.orders, err = probes.NewOrders(input, m.base, 1, c.Shared); err != nil {
+		return nil, errors.Join(err, m.End())
+	}
+	return m, nil
 }
 
 // Now returns the time since the start of the run.
