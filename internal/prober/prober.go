@@ -95,11 +95,13 @@ func Start(cfg Config, worker func(in io.Reader, out io.Writer) (Worker, error))
 		p.read <- err
 	}()
 	base, err := monotonicBase(cfg.Now)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		p.orders, err = probes.NewOrders(orders, base, cfg.Seed, nil)
 	}
-	p.orders, err = probes.NewOrders(orders, base, cfg.Seed, nil)
-	return p, err
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
 }
 
 // tellDeath tells of a worker that has ended, unless Close ended it.

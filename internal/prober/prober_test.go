@@ -77,3 +77,23 @@ func TestDamagedAttemptsEndTheWorker(t *testing.T) {
 		t.Fatal("Close did not return within a minute")
 	}
 }
+
+// A worker that takes no order is ended and waited for, and there is no prober.
+func TestWorkerWithoutInput(t *testing.T) {
+	w := &inProcess{done: make(chan struct{})}
+	p, err := Start(Config{Record: &tape{}, Now: func() time.Duration { return 0 }, Seed: 1}, func(in io.Reader, out io.Writer) (Worker, error) {
+		go func() {
+			defer close(w.done)
+			_, _ = out.Write(nil) // waits for the prober to read
+		}()
+		return w, in.(io.Closer).Close()
+	})
+	if p != nil || err == nil {
+		t.Errorf("%v, %v; want only an error", p, err)
+	}
+	select {
+	case <-w.done:
+	default:
+		t.Error("the worker still runs")
+	}
+}
