@@ -232,7 +232,7 @@ func (m *migration) toBundled(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.clearKubeProxy(source, e); err != nil {
+	if err := m.clearKubeProxy(ctx, source, e); err != nil {
 		return err
 	}
 	flows := e.FlowFilters()
@@ -325,7 +325,7 @@ func programmed(e *engine.Engine, report engine.Report) error {
 }
 
 // clearKubeProxy removes the state of all modes of kube-proxy, since none of it is updated any more.
-func (m *migration) clearKubeProxy(source engine.Objects, e *engine.Engine) error {
+func (m *migration) clearKubeProxy(ctx context.Context, source engine.Objects, e *engine.Engine) error {
 	p := m.kubeProxy
 	if err := m.step(p.RemoveRules, "remove kube-proxy's rules in one transaction: %d iptables chains, %d nftables tables", len(p.Chains)-len(p.Kept), len(p.Tables)); err != nil {
 		return err
@@ -336,7 +336,7 @@ func (m *migration) clearKubeProxy(source engine.Objects, e *engine.Engine) erro
 	if p.Legacy {
 		m.printNote("the kernel also has iptables-legacy tables; chains named KUBE- (see iptables-legacy-save) are not removed")
 	}
-	if err := m.step(p.RemoveSets, "destroy %d ipsets", len(p.Sets)); err != nil {
+	if err := m.step(func() error { return p.RemoveSets(ctx) }, "destroy %d ipsets", len(p.Sets)); err != nil {
 		return err
 	}
 	stale, err := m.leftoverServers(source, e)

@@ -1,6 +1,7 @@
 package linux
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -365,20 +366,36 @@ func (p *KubeProxy) RemoveRules() error {
 }
 
 // RemoveSets destroys the ipsets. The kernel releases them asynchronously after their rules are removed, so it
-// retries for up to 10 s.
-func (p *KubeProxy) RemoveSets() error {
+// retries each for up to 10 s.
+func (p *KubeProxy) RemoveSets(ctx context.Context) error {
 	for _, set := range p.Sets {
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			err := ignore(netlink.IpsetDestroy(set), unix.ENOENT)
-			if err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				return fmt.Errorf("destroying the ipset %s: %w; a rule of another program may use it", set, err)
-			}
+		if err := removeSet(ctx, set, netlink.IpsetDestroy); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// removeSet destroys an ipset as soon as the kernel has released it.
+func removeSet(ctx context.Context, set string, destroy func(string) error) error {
+	deadline := time.Now().Add(10 * time.Second)
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		err := ignore(destroy(set), unix.ENOENT)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("destroying the ipset %s: %w; a rule of another program may use it", set, err)
+		}
+		pause.Reset(10 * time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return fmt.Errorf("stopped while the kernel still uses the ipset %s (%w); run the command again: %w", set, err, context.Cause(ctx))
+		}
+	}
 }
 
 // BindAddrs adds missing addresses to kube-ipvs0. kube-proxy takes external IPv6 addresses on other devices for

@@ -223,7 +223,7 @@ func TestRemoveKubeProxySets(t *testing.T) {
 	if p := findKubeProxy(t); !slices.Equal(p.Sets, []string{"KUBE-CLUSTER-IP", "KUBE-NODE-PORT-TCP"}) || !slices.Equal(p.Modes(), []string{"ipvs"}) {
 		t.Fatalf("found %v of modes %v", p.Sets, p.Modes())
 	}
-	if err := findKubeProxy(t).RemoveSets(); err != nil {
+	if err := findKubeProxy(t).RemoveSets(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if p := findKubeProxy(t); len(p.Sets) > 0 {

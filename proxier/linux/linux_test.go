@@ -1,12 +1,14 @@
 package linux
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -209,5 +211,35 @@ func TestRequiredSysctls(t *testing.T) {
 	}
 	if diff := cmp.Diff(len(requiredSysctls("6.1", false))+2, len(requiredSysctls("6.1", true))); diff != "" {
 		t.Errorf("strict ARP (-want +got):\n%s", diff)
+	}
+}
+
+// An ipset is destroyed once the kernel has released it. The wait ends with its context, or after 10 s.
+func TestRemovalOfAnIPSetThatIsUsed(t *testing.T) {
+	for _, c := range []struct {
+		what                string
+		free, cancel, until time.Duration
+		want                error
+	}{
+		{"free", 0, time.Hour, 0, nil},
+		{"released later", time.Second, time.Hour, time.Second, nil},
+		{"interrupted", time.Hour, 2 * time.Second, 2 * time.Second, context.Canceled},
+		{"used for good", time.Hour, time.Hour, 10 * time.Second, unix.EBUSY},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			time.AfterFunc(c.cancel, cancel)
+			begin := time.Now()
+			err := removeSet(ctx, "KUBE-NODE-IP", func(string) error {
+				if time.Since(begin) < c.free {
+					return unix.EBUSY
+				}
+				return unix.ENOENT
+			})
+			if took := time.Since(begin); !errors.Is(err, c.want) || took < c.until || took > c.until+20*time.Millisecond {
+				t.Errorf("%s: %v after %v, want %v after %v", c.what, err, took, c.want, c.until)
+			}
+		})
 	}
 }
