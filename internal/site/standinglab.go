@@ -224,12 +224,15 @@ func receiveReady(socket *os.File) (message guest.LabReady, client int, err erro
 		return message, 0, fmt.Errorf("waiting for the lab: %w", err)
 	}
 	messages, err := unix.ParseSocketControlMessage(rights[:m])
-	if err != nil || len(messages) != 1 {
-		return message, 0, fmt.Errorf("the lab sent no namespace: %w", errors.Join(err, errors.ErrUnsupported))
+	var fds []int
+	if err == nil && len(messages) == 1 {
+		fds, err = unix.ParseUnixRights(&messages[0])
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
+	if err == nil && len(fds) != 1 {
+		err = fmt.Errorf("its message has %d control messages and %d descriptors instead of one", len(messages), len(fds))
+	}
 	if err != nil {
-		return message, 0, fmt.Errorf("the lab sent no namespace: %w", err)
+		return message, 0, fmt.Errorf("the lab sent no namespace: %w; start it again, or with --kernel vm", err)
 	}
 	return message, fds[0], nil
 }

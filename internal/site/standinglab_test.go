@@ -3,10 +3,13 @@
 package site
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/lab/subject"
@@ -46,5 +49,28 @@ func TestLabsOverwriteNoOtherKubeconfig(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != len(texts) {
 		t.Errorf("%v are in the folder (%v)", left, err)
+	}
+}
+
+// A lab that sends its message without the namespace is an error that tells so, and no operation that is not supported.
+func TestLabWithoutANamespace(t *testing.T) {
+	for _, rights := range [][]byte{nil, unix.UnixRights(0)} {
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := os.NewFile(uintptr(ends[0]), "ready")
+		err = errors.Join(unix.Sendmsg(ends[1], []byte("{}"), rights, nil, 0), unix.Close(ends[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, client, err := receiveReady(told)
+		if (err == nil) != (rights != nil) || errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("with %d bytes of rights: descriptor %d, %v", len(rights), client, err)
+		}
+		if err == nil {
+			unix.Close(client)
+		}
+		told.Close()
 	}
 }
