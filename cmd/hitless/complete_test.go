@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // A shell completes scenarios, subjects, keys of --set and their values.
@@ -44,5 +47,20 @@ func TestVersionFlag(t *testing.T) {
 	}
 	if execute([]string{"version"}, &command, &command); flag.String() != command.String() {
 		t.Errorf("--version says %s, version %s", flag.String(), command.String())
+	}
+}
+
+// The nearest flag is found for an unknown one, whatever words the error has around it, and for nothing else.
+func TestSuggestedFlag(t *testing.T) {
+	c := &cobra.Command{}
+	c.Flags().Int("rate", 0, "")
+	for _, test := range []struct {
+		arg     string
+		suggest bool
+	}{{"--rat=3", true}, {"--completely-different", false}, {"-r", false}, {"--rate=x", false}, {"--rate", false}} {
+		err := fmt.Errorf("reading the flags: %w", c.ParseFlags([]string{test.arg}))
+		if got := suggestFlag(c, err); (got != err) != test.suggest || strings.Contains(got.Error(), "--rate?") != test.suggest {
+			t.Errorf("%s: %v", test.arg, got)
+		}
 	}
 }
