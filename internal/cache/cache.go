@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -32,7 +33,7 @@ func Dir() (string, error) {
 	return filepath.Join(dir, "hitless"), nil
 }
 
-// CheckWritable returns the error of creating a file in a directory.
+// CheckWritable returns the error of creating a file in a directory. It is for folders that are about to get files; see MayWrite.
 func CheckWritable(dir string) error {
 	f, err := os.CreateTemp(dir, UnfinishedPrefix)
 	if err != nil {
@@ -67,7 +68,7 @@ func Prune(dir, prefix string, limit Limit, now time.Time) error {
 		case err != nil || !info.Mode().IsRegular(): // removed meanwhile, or no entry
 		case IsUnfinished(e.Name()):
 			unfinished = append(unfinished, path)
-		case len(e.Name()) >= len(prefix) && e.Name()[:len(prefix)] == prefix:
+		case strings.HasPrefix(e.Name(), prefix):
 			complete = append(complete, entry{path, lastUsed(path, info)})
 		}
 	}

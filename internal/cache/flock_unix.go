@@ -41,5 +41,6 @@ func FreeBytes(dir string) (int64, error) {
 	return int64(fs.Bavail) * int64(fs.Bsize), nil
 }
 
-// Writable returns an error where this user cannot make files in a directory.
-func Writable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
+// MayWrite returns an error where this user cannot make files in a directory. Unlike CheckWritable it makes none: it is for checks that
+// change nothing, such as those before a run has begun.
+func MayWrite(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }

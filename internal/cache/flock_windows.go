@@ -38,5 +38,5 @@ func FreeBytes(dir string) (int64, error) {
 	return int64(free), nil
 }
 
-// Writable returns nil: Windows tells only when a file is made.
-func Writable(string) error { return nil }
+// MayWrite returns nil: Windows tells only when a file is made.
+func MayWrite(string) error { return nil }

@@ -140,7 +140,7 @@ func (p Place) Free() (mb int64, err error) {
 	if free >>= 20; free < need {
 		return free, Usagef("%s has %d MB free, %s %d MB; free some, or name another place with %s", p.Dir, free, what, need, p.Change)
 	}
-	if err := cache.Writable(dir); err != nil {
+	if err := cache.MayWrite(dir); err != nil {
 		return free, Usagef("%s cannot be written by this user (%s: %w); allow that, or name another place with %s", p.Dir, dir, err, p.Change)
 	}
 	return free, nil

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hitless/hitless/lab/build"
@@ -84,7 +85,7 @@ func addClients(img *vm.Image, set tools.Set) error {
 
 // inUsr is a path of a library in a merged /usr.
 func inUsr(library string) string {
-	if path.Dir(library) == "/usr" || len(library) > 5 && library[:5] == "/usr/" {
+	if path.Dir(library) == "/usr" || strings.HasPrefix(library, "/usr/") {
 		return library
 	}
 	return path.Join("/usr", library)

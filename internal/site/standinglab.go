@@ -15,7 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -304,7 +304,7 @@ func checkLabFile(ctx context.Context, file string) error {
 		for _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir); _, err = os.Stat(dir) {
 			dir = filepath.Dir(dir)
 		}
-		if err := cache.Writable(dir); err != nil {
+		if err := cache.MayWrite(dir); err != nil {
 			return Usagef("%s for the lab's kubeconfig cannot be written: %w"+advice, file, err)
 		}
 		return nil
@@ -347,8 +347,8 @@ func LabShell(ctx context.Context, file string, command []string) ([]string, err
 		return nil, Usagef("%s is not the kubeconfig of a lab: `hitless lab up` writes one; other clusters need no shell", file)
 	}
 	descriptor := func(fd int) string { return fmt.Sprintf("/proc/%d/fd/%d", n.Pid, fd) }
-	if link, err := os.Readlink(descriptor(n.Net)); err != nil || len(link) < 4 || link[:4] != "net:" {
-		return nil, Usagef("the lab of %s is gone: process %s does not keep it any more; `hitless lab up` makes another", file, strconv.Itoa(n.Pid))
+	if link, err := os.Readlink(descriptor(n.Net)); err != nil || !strings.HasPrefix(link, "net:") {
+		return nil, Usagef("the lab of %s is gone: process %d does not keep it any more; `hitless lab up` makes another", file, n.Pid)
 	}
 	words := []string{"nsenter", "--net=" + descriptor(n.Net)}
 	if n.User >= 0 {
