@@ -18,16 +18,16 @@ import (
 //
 //	{"base":123456789,"seed":1,"shared":{"seed":99,"drawn":1200}}
 //	{"start":{"id":1,"name":"vip","target":"203.0.113.10:80","rate":100},"atNs":1000000000}
-//	{"deafen":1,"atNs":2000000000,"untilNs":2020000000}
+//	{"dropReplies":1,"atNs":2000000000,"untilNs":2020000000}
 //	{"stop":1,"atNs":60000000000}
 type order struct {
 	Base        *int64  `json:"base,omitempty"` // CLOCK_MONOTONIC nanoseconds of the run's start
 	Seed        *int64  `json:"seed,omitempty"`
 	Shared      *Shared `json:"shared,omitempty"`
 	Start       *Lane   `json:"start,omitempty"`
-	Stop        *uint16 `json:"stop,omitempty"`   // a lane's id
-	DropReplies *uint16 `json:"deafen,omitempty"` // a lane's id; drops replies to it
-	AtNs        *int64  `json:"atNs,omitempty"`   // offset in the run
+	Stop        *uint16 `json:"stop,omitempty"`        // a lane's id
+	DropReplies *uint16 `json:"dropReplies,omitempty"` // a lane's id; drops replies to it
+	AtNs        *int64  `json:"atNs,omitempty"`        // offset in the run
 	UntilNs     *int64  `json:"untilNs,omitempty"`
 }
 
@@ -183,7 +183,7 @@ func (l line) apply(engine *Engine) error {
 	case err != nil:
 		return err
 	case o.AtNs == nil || o.Base != nil || o.Seed != nil || o.Shared != nil || o.count() != 1 || (o.DropReplies != nil) != (o.UntilNs != nil):
-		return fmt.Errorf(`order %q is neither {"start":LANE,"atNs":N} nor {"deafen":ID,"atNs":N,"untilNs":N} nor {"stop":ID,"atNs":N}`, l.text)
+		return fmt.Errorf(`order %q is neither {"start":LANE,"atNs":N} nor {"dropReplies":ID,"atNs":N,"untilNs":N} nor {"stop":ID,"atNs":N}`, l.text)
 	case o.Start != nil:
 		return engine.Start(*o.Start, time.Duration(*o.AtNs))
 	case o.DropReplies != nil:
