@@ -146,7 +146,7 @@ type KernelChange struct {
 // KernelTable is the state of one Service address in a node's kernel table, when a look found it changed, or the table is not read any more. At
 // is when it was found.
 type KernelTable struct {
-	Table    string         `attr:"table"` // ipvs or nftables (iptables included)
+	Table    string         `attr:"table"` // ipvs, nftables (iptables included) or bpf
 	Address  netip.Addr     `attr:"address,required"`
 	Port     uint16         `attr:"port,required"`
 	Protocol string         `attr:"protocol"`

@@ -14,7 +14,7 @@ import (
 
 // Attempt is one intended probe. All times are offsets from the start of the run on CLOCK_MONOTONIC.
 type Attempt struct {
-	Lane     uint16        // id of the lane, declared by an EventLane event
+	Lane     uint16        // id of the lane, declared by a Lane event
 	Seq      uint64        // number within the lane, from 0, without gaps
 	Intended time.Duration // when the schedule said that it starts; an outcome is charged to this instant
 	Start    time.Duration // when it really started; Start-Intended is the lateness

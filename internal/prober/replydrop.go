@@ -27,7 +27,7 @@ func (d ReplyDrops) Inject(ctx context.Context, f scenarios.FaultSpec) error {
 	if err := d.send(func() error { return d.orders.DropReplies(id, from, until) }); err != nil {
 		return err
 	}
-	// The next fault begins after the last attempt that this one can affect, see probes.Engine.Deafen.
+	// The next fault begins after the last attempt that this one can affect, see probes.Engine.DropReplies.
 	if err := clock.Sleep(ctx, until+time.Second-d.cfg.Now()); err != nil {
 		return err
 	}

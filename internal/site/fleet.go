@@ -123,7 +123,7 @@ func (w fleetTransport) Workers(ctx context.Context) ([]fleet.Member, error) {
 	return all, err
 }
 
-// Ask sends a request to a pod.
+// Send sends a request to a pod.
 func (w fleetTransport) Send(ctx context.Context, worker string, r fleet.Request) ([]byte, error) {
 	query := map[string]string{}
 	for key, values := range r.Query() {
