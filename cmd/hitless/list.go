@@ -210,14 +210,14 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version and the program's sha256, which is an input of runs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return printVersion(cmd.OutOrStdout())
+			return printVersion(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 }
 
 // printVersion prints the version, the revision if the build has one, the Go version, and the sha256 of the program without its version.
-func printVersion(out io.Writer) error {
-	sum, err := version.OwnSum(context.Background())
+func printVersion(ctx context.Context, out io.Writer) error {
+	sum, err := version.OwnSum(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the running program: %w", err)
 	}

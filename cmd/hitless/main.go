@@ -142,7 +142,7 @@ environment, or skipped, 3 the measurement cannot be trusted, 130 interrupted.`)
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
-				return printVersion(cmd.OutOrStdout())
+				return printVersion(cmd.Context(), cmd.OutOrStdout())
 			}
 			return cmd.Help()
 		},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -133,5 +134,14 @@ func TestInterruptsSayThatTheyWere(t *testing.T) {
 	}
 	if got := message(context.Background(), errors.New("x")); got != "x" {
 		t.Errorf("without an interrupt: %q", got)
+	}
+}
+
+// The digest of the program is not read after an interrupt.
+func TestVersionAfterAnInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := printVersion(ctx, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the end of the context", err)
 	}
 }

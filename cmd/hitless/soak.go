@@ -110,7 +110,7 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64, part shard.
 	defer func() { err = errors.Join(err, folder.Close()) }()
 	told := soakSummary{out: cmd.OutOrStdout(), code: exitPass}
 	var group errgroup.Group
-	group.SetLimit(run.AtOnce(o))
+	group.SetLimit(run.AtOnce(cmd.Context(), o))
 	var all []string
 	for i := range uint64(last) - uint64(first) + 1 {
 		one := o

@@ -101,11 +101,11 @@ func (w *watcher) canFollow(resource string) bool {
 }
 
 // header is the header of the record. The subject is the cluster's proxy.
-func (w *watcher) header() (record.Run, error) {
+func (w *watcher) header(ctx context.Context) (record.Run, error) {
 	parameters := w.o.parameters()
 	inputs := maps.Clone(parameters)
 	inputs["server"] = w.cluster.Server
-	run, err := w.o.Header(inputs, "namespace", "selector", "target", "protocol", "policy", "close", "path", "rate", "duration", "server")
+	run, err := w.o.Header(ctx, inputs, "namespace", "selector", "target", "protocol", "policy", "close", "path", "rate", "duration", "server")
 	if err != nil {
 		return run, err
 	}

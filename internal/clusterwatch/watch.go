@@ -140,7 +140,7 @@ func (w *watcher) openRecord(ctx context.Context, claim *reports.Claim) (time.Du
 	if err := w.o.WriteHost(claim.Work(), time.Now()); err != nil {
 		return 0, err
 	}
-	header, err := w.header()
+	header, err := w.header(ctx)
 	if err != nil {
 		return 0, err
 	}

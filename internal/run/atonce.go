@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 
@@ -11,12 +12,14 @@ import (
 
 // AtOnce is how many runs in a lab with any of these options this machine has CPUs and memory for at once. It is decided before the first
 // run, since a VM takes its memory over minutes. The progress of the first options says where memory is the limit.
-func AtOnce(all ...Options) int { return atOnce(runtime.NumCPU(), memory.AvailableMB(), all) }
+func AtOnce(ctx context.Context, all ...Options) int {
+	return atOnce(ctx, runtime.NumCPU(), memory.AvailableMB(), all)
+}
 
-func atOnce(cpus, availableMB int, all []Options) int {
+func atOnce(ctx context.Context, cpus, availableMB int, all []Options) int {
 	needMB := 0
 	for _, o := range all {
-		if mb, err := o.memoryMB(); err == nil { // the run reports the error
+		if mb, err := o.memoryMB(ctx); err == nil { // the run reports the error
 			needMB = max(needMB, mb)
 		}
 	}
@@ -30,11 +33,11 @@ func atOnce(cpus, availableMB int, all []Options) int {
 }
 
 // memoryMB is the memory that a run with these options needs of this machine.
-func (o Options) memoryMB() (int, error) {
-	if err := o.fillDefaults(); err != nil {
+func (o Options) memoryMB(ctx context.Context) (int, error) {
+	if err := o.fillDefaults(ctx); err != nil {
 		return 0, err
 	}
-	plan, spec, err := o.plan()
+	plan, spec, err := o.plan(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -32,7 +32,7 @@ func TestNoMoreRunsAtATimeThanTheMemoryHolds(t *testing.T) {
 				all = append(all, Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: controlPlane, Cache: t.TempDir()}, Program: "hitless",
 					Progress: func(e progress.Event) { said += e.Text }})
 			}
-			if got := atOnce(8, c.available, all); got != c.want {
+			if got := atOnce(t.Context(), 8, c.available, all); got != c.want {
 				t.Errorf("%d runs at a time, want %d", got, c.want)
 			}
 			if strings.Contains(said, "MB of memory") != c.said {

@@ -20,7 +20,7 @@ import (
 func Bench(ctx context.Context, o Options, what bench.Plan) (*bench.Results, error) {
 	spec := what.KubeProxy() // its program is the only one that the guest has besides hitless
 	o.Scenario, o.ControlPlane, o.Kernel, o.Subject = bench.Scenario, "replay", "vm", spec.String()
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(ctx); err != nil {
 		return nil, err
 	}
 	if o.MemoryMB == 0 {

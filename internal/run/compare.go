@@ -92,7 +92,7 @@ func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Compa
 		return nil, usagef("comparing needs two subjects or kernels or more, and one run or more of each: give --subject or --guest-kernel again; %d subjects, %d kernels and %d runs were given",
 			len(asked.Subjects), len(asked.Kernels), asked.Runs)
 	}
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(ctx); err != nil {
 		return nil, err
 	}
 	if err := o.loadKey(ctx); err != nil {
@@ -170,7 +170,7 @@ func (o Options) comparable(ctx context.Context, asked Comparison) (compared []c
 // compares checks a variant, and returns its name and whether it is the reference that was asked for.
 func (o Options) compares(ctx context.Context, asked Comparison, v variant) (name string, against bool, err error) {
 	one := o.of(v)
-	plan, spec, err := one.plan()
+	plan, spec, err := one.plan(ctx)
 	if err != nil {
 		return "", false, err
 	}
@@ -218,7 +218,7 @@ func runFolders(variants []variant, compared []compare.Subject, runs int, option
 // is nil.
 func (o Options) compareRuns(ctx context.Context, dir string, names []string, part shard.Shard, variants []variant, compared []compare.Subject, options compare.Options) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(o.atOnceOf(variants))
+	group.SetLimit(o.atOnceOf(ctx, variants))
 	for at, name := range names {
 		if !part.Has(at) {
 			continue
@@ -246,12 +246,12 @@ func (o Options) compareRuns(ctx context.Context, dir string, names []string, pa
 }
 
 // atOnceOf is how many runs of these variants this machine has room for at once.
-func (o Options) atOnceOf(variants []variant) int {
+func (o Options) atOnceOf(ctx context.Context, variants []variant) int {
 	var all []Options
 	for _, v := range variants {
 		all = append(all, o.of(v))
 	}
-	return AtOnce(all...)
+	return AtOnce(ctx, all...)
 }
 
 // entry is the entry of a run with a report, which the budget judges again unless it is nil.

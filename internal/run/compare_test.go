@@ -22,7 +22,7 @@ func TestAComparisonIsCheckedBeforeItsRuns(t *testing.T) {
 	}
 	o := Options{Scenario: "restart"}
 	o.Cache = t.TempDir()
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	subjects := []string{"bundled", "kube-proxy@v1.37.1/ipvs"}
@@ -63,7 +63,7 @@ func TestKernelsAreCompared(t *testing.T) {
 	a, b := kernel("a"), kernel("b")
 	o := Options{Scenario: "restart"}
 	o.Cache, o.Kernel = cache, "vm"
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -125,7 +125,7 @@ func TestAnUpgradeIsComparedWithTheRestartsOfTheNewVersion(t *testing.T) {
 	const old, next = "kube-proxy@v1.36.1/ipvs", "kube-proxy@v1.37.1/ipvs"
 	o := Options{Scenario: "upgrade", Set: map[string]string{"to": next}}
 	o.Cache = t.TempDir()
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	asked := Comparison{Subjects: []string{old, next}, Runs: 1}
@@ -139,7 +139,7 @@ func TestAnUpgradeIsComparedWithTheRestartsOfTheNewVersion(t *testing.T) {
 		t.Errorf("the command is %s", command)
 	}
 	o.Subject = next
-	if _, _, err := o.plan(); !IsUsage(err) {
+	if _, _, err := o.plan(t.Context()); !IsUsage(err) {
 		t.Errorf("a run: %v", err)
 	}
 }

@@ -33,7 +33,7 @@ const (
 // The error of programs that cannot be made is a UsageError; the first result then stays. When ctx ends, nothing half-made is left.
 func Demo(ctx context.Context, o Options, first func(*Result, error)) (*Result, error) {
 	o.Scenario, o.Set, o.Subject, o.ControlPlane = demoScenario, map[string]string{scenarios.Rollouts.Key: demoRollouts}, "bundled", "kube"
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(ctx); err != nil {
 		return nil, err
 	}
 	if err := Check(ctx, o); err != nil {

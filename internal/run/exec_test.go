@@ -31,10 +31,10 @@ func TestExecPlanHasNoHostPath(t *testing.T) {
 	for range 2 {
 		dir := describe(t, map[string]string{"proxy": "#!/bin/sh\n", "subject.yaml": "program: proxy\n" + ready})
 		o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "exec:" + filepath.Join(dir, "subject.yaml"), Cache: t.TempDir()}}
-		if err := o.fillDefaults(); err != nil {
+		if err := o.fillDefaults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		p, _, err := o.plan()
+		p, _, err := o.plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,10 +61,10 @@ func TestExecNeedsControlGroups(t *testing.T) {
 		file := filepath.Join(describe(t, map[string]string{"proxy": "#!/bin/sh\n", "subject.yaml": "program: proxy\n" + ready + "mounts: " + mounts + "\n"}), "subject.yaml")
 		for kernel, allowed := range sites {
 			o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: "exec:" + file, Kernel: kernel, Cache: t.TempDir()}}
-			if err := o.fillDefaults(); err != nil {
+			if err := o.fillDefaults(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			p, _, err := o.plan()
+			p, _, err := o.plan(t.Context())
 			if allowed && err != nil || !allowed && !slices.Contains(scenarios.Lacking(err), scenarios.NodeGroups) {
 				t.Errorf("%s with --kernel %s gave %v", mounts, kernel, err)
 			}
@@ -91,10 +91,10 @@ func TestUserspaceModeServesClusterOnly(t *testing.T) {
 		if c.to != "" {
 			o.Set["to"] = c.to
 		}
-		if err := o.fillDefaults(); err != nil {
+		if err := o.fillDefaults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := o.plan(); (err == nil) != c.allowed || err != nil && !SubjectLacks(err) {
+		if _, _, err := o.plan(t.Context()); (err == nil) != c.allowed || err != nil && !SubjectLacks(err) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -28,14 +28,14 @@ type Standing struct {
 
 // Lab brings a lab up on the kernel that the options name, host or vm, and keeps it until ctx ends (see site.HoldLab).
 func Lab(ctx context.Context, o Options, s Standing) error {
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(ctx); err != nil {
 		return err
 	}
 	o.Scenario = guest.LabScenario
 	if err := o.checkNumbers(); err != nil {
 		return err
 	}
-	spec, err := subject.Parse(o.Subject)
+	spec, err := subject.Read(ctx, o.Subject)
 	if err != nil {
 		return UsageError{Reason: err}
 	}

@@ -54,7 +54,7 @@ func OpenFailure(ctx context.Context, dir string, o Options) (*Failure, error) {
 	run := h.Run
 	o.ControlPlane, o.Kernel, o.Clock, o.Seed = run.ControlPlane, run.Kernel.Kind, run.Clock, run.Seed
 	o.Programs = build.Programs(run.Programs)
-	spec, err := subjectOf(run, o.Subject)
+	spec, err := subjectOf(ctx, run, o.Subject)
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +98,9 @@ func kernelOf(run record.Run, named string) (string, error) {
 }
 
 // subjectOf is the subject of a run. named is needed for a subject that a file described.
-func subjectOf(run record.Run, named string) (subject.Spec, error) {
+func subjectOf(ctx context.Context, run record.Run, named string) (subject.Spec, error) {
 	if named != "" {
-		spec, err := subject.Parse(named)
+		spec, err := subject.Read(ctx, named)
 		if err != nil {
 			return spec, UsageError{Reason: err}
 		}
@@ -110,7 +110,7 @@ func subjectOf(run record.Run, named string) (subject.Spec, error) {
 	if text == "kube-proxy" {
 		text = subject.Spec{Name: text, Version: run.Subject.Version, Mode: run.Subject.Mode, Flags: run.Subject.Flags}.String()
 	}
-	spec, err := subject.Parse(text)
+	spec, err := subject.Read(ctx, text)
 	if err != nil {
 		return spec, usagef("the run's subject was %s, which a file described: name it again with --subject exec:FILE", text)
 	}

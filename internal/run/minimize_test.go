@@ -78,11 +78,11 @@ func TestSubjectOfRun(t *testing.T) {
 		"bundled":                 {Name: "bundled", Version: "devel", Mode: "ipvs"},
 		"kube-proxy@v1.12.2/ipvs": {Name: "kube-proxy", Version: "v1.12.2", Mode: "ipvs"},
 	} {
-		if spec, err := subjectOf(record.Run{Subject: s}, ""); err != nil || spec.String() != want {
+		if spec, err := subjectOf(t.Context(), record.Run{Subject: s}, ""); err != nil || spec.String() != want {
 			t.Errorf("%+v is %s, %v", s, spec, err)
 		}
 	}
-	if _, err := subjectOf(record.Run{Subject: record.Subject{Name: "mine"}}, ""); !IsUsage(err) || !strings.Contains(err.Error(), "--subject exec:FILE") {
+	if _, err := subjectOf(t.Context(), record.Run{Subject: record.Subject{Name: "mine"}}, ""); !IsUsage(err) || !strings.Contains(err.Error(), "--subject exec:FILE") {
 		t.Errorf("a subject of a file gave %v", err)
 	}
 }
@@ -249,10 +249,10 @@ func TestTrialsKeepTheFallback(t *testing.T) {
 		"given in a file":          {Timeline: file("set terminatingFallback=off\n")},
 	} {
 		o.Subject, o.Cache = first, t.TempDir()
-		if err := o.fillDefaults(); err != nil {
+		if err := o.fillDefaults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		failed, spec, err := o.plan()
+		failed, spec, err := o.plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -87,7 +87,7 @@ func TestRepeatOfATimelineOfTheMuseum(t *testing.T) {
 	if err := o.UseEntry(e); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if want := "hitless museum run k8s-134147 --subject kube-proxy@v1.34.3/ipvs --seed 1 --controlplane replay"; o.command() != want {

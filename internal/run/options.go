@@ -158,7 +158,7 @@ func Touches(o Options) bool {
 
 // resolve checks the options and returns the site of the run. Every error is a UsageError.
 func (o *Options) resolve(ctx context.Context) (site.Site, error) {
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(ctx); err != nil {
 		return nil, err
 	}
 	if err := o.loadBudget(ctx); err != nil {
@@ -181,7 +181,7 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 		}
 		return site.NewCluster(o.call(), live)
 	}
-	plan, spec, err := o.plan()
+	plan, spec, err := o.plan(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (o *Options) expectEnd(s scenarios.Scenario, p scenarios.Params, nodes int)
 	}
 }
 
-func (o *Options) fillDefaults() error {
+func (o *Options) fillDefaults(ctx context.Context) error {
 	defaults := func(value *string, word string) {
 		if *value == "" {
 			*value = word
@@ -287,7 +287,7 @@ func (o *Options) fillDefaults() error {
 		}
 	}
 	if o.Program == "" && err == nil {
-		if o.Program, err = site.OwnProgram(context.Background(), o.Cache); err != nil {
+		if o.Program, err = site.OwnProgram(ctx, o.Cache); err != nil {
 			err = usagef("%w", err)
 		}
 	}

@@ -1,6 +1,8 @@
 package run
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -82,10 +85,10 @@ func TestSoaksHaveTheirRoom(t *testing.T) {
 		for key, value := range c.set {
 			o.Set[key] = value
 		}
-		if err := o.fillDefaults(); err != nil {
+		if err := o.fillDefaults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := o.plan(); (err == nil) != c.fits || (err != nil && !strings.Contains(err.Error(), "its record has room for 242 MB")) {
+		if _, _, err := o.plan(t.Context()); (err == nil) != c.fits || (err != nil && !strings.Contains(err.Error(), "its record has room for 242 MB")) {
 			t.Errorf("%s at %g a second with %v: %v, want it to fit: %v", c.length, c.rate, c.set, err, c.fits)
 		}
 	}
@@ -106,10 +109,10 @@ func TestUnwritableOut(t *testing.T) {
 func TestFallbackFollowsTheSubject(t *testing.T) {
 	for subject, want := range map[string]string{"bundled": "on", "kube-proxy@v1.25.3/iptables": "off", "kube-proxy@v1.26.0/iptables": "on"} {
 		o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Subject: subject, Cache: t.TempDir()}}
-		if err := o.fillDefaults(); err != nil {
+		if err := o.fillDefaults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		p, _, err := o.plan()
+		p, _, err := o.plan(t.Context())
 		if err != nil || p.Parameters["terminatingFallback"] != want {
 			t.Errorf("%s: %q, %v, want %q", subject, p.Parameters["terminatingFallback"], err, want)
 		}
@@ -127,10 +130,10 @@ func TestSecondSubjectIsRequiredWhereNeeded(t *testing.T) {
 		if c.to != "" {
 			o.Set["to"] = c.to
 		}
-		if err := o.fillDefaults(); err != nil {
+		if err := o.fillDefaults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		p, _, err := o.plan()
+		p, _, err := o.plan(t.Context())
 		next := ""
 		if p.Next != nil {
 			next = p.Next.Subject
@@ -169,10 +172,10 @@ func TestSubjectsThatCannotBeBlocked(t *testing.T) {
 		if c.line != nil {
 			o.Timeline = &Timeline{Timeline: c.line}
 		}
-		if err := o.fillDefaults(); err != nil {
+		if err := o.fillDefaults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := o.plan()
+		_, _, err := o.plan(t.Context())
 		if c.refused != (err != nil) || err != nil && (!IsUsage(err) || !SubjectLacks(err) || !strings.Contains(err.Error(), "give a kube-proxy")) {
 			t.Errorf("%s: %v, want it to be refused: %t", name, err, c.refused)
 		}
@@ -234,10 +237,10 @@ func TestReleasedProgramsAreAnInput(t *testing.T) {
 		for _, programs := range []build.Programs{build.Built, build.Released} {
 			o := Options{Scenario: "rollout", LabOptions: c.o}
 			o.Cache, o.Programs = t.TempDir(), programs
-			if err := o.fillDefaults(); err != nil {
+			if err := o.fillDefaults(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			p, _, err := o.plan()
+			p, _, err := o.plan(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -287,10 +290,10 @@ func planned(t *testing.T, subject, text string, set map[string]string) guest.Pl
 		t.Fatal(err)
 	}
 	o := Options{Timeline: line, LabOptions: site.LabOptions{Subject: subject, Cache: t.TempDir()}, Set: set}
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p, _, err := o.plan()
+	p, _, err := o.plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,15 +303,15 @@ func planned(t *testing.T, subject, text string, set map[string]string) guest.Pl
 // The defaults are those in the help of hitless run.
 func TestDefaults(t *testing.T) {
 	o := Options{Scenario: "rollout", LabOptions: site.LabOptions{Cache: t.TempDir()}}
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p, spec, err := o.plan()
+	p, spec, err := o.plan(t.Context())
 	if err != nil || p.Seed != 1 || p.Nodes != 3 || p.Rate != 100 || p.ControlPlane != "kube" || spec.String() != "bundled" {
 		t.Errorf("the plan is %+v, %v", p, err)
 	}
 	o = Options{Scenario: "rollout", Seed: -1 << 63, LabOptions: site.LabOptions{Cache: t.TempDir()}}
-	if err := o.fillDefaults(); err != nil || o.Seed != -1<<63 {
+	if err := o.fillDefaults(t.Context()); err != nil || o.Seed != -1<<63 {
 		t.Errorf("seed -2^63 became %d, %v", o.Seed, err)
 	}
 }
@@ -342,10 +345,10 @@ func TestOtherServicesExtendTheDeadline(t *testing.T) {
 	deadline := func(others string, given time.Duration) time.Duration {
 		t.Helper()
 		o := Options{Scenario: "restart", Set: map[string]string{"others": others}, LabOptions: site.LabOptions{ControlPlane: "replay", Deadline: given}}
-		if err := o.fillDefaults(); err != nil {
+		if err := o.fillDefaults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		plan, _, err := o.plan()
+		plan, _, err := o.plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,11 +371,33 @@ func TestCaptureNeedsAClientOutside(t *testing.T) {
 		if given {
 			o.Set = map[string]string{key: value}
 		}
-		if err := o.fillDefaults(); err != nil {
+		if err := o.fillDefaults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := o.plan(); (err == nil) != can {
+		if _, _, err := o.plan(t.Context()); (err == nil) != can {
 			t.Errorf("%s: %v", set, err)
 		}
+	}
+}
+
+// The files of a call are not read after an interrupt.
+func TestOptionsAfterAnInterrupt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "subject.yaml")
+	if err := os.WriteFile(file, []byte("program: proxy\nready: {url: 'http://x'}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var o Options
+	o.Cache = t.TempDir()
+	if err := o.fillDefaults(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.Subject = "exec:" + file
+	if _, _, err := o.plan(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("the subject: %v, want the end of the context", err)
+	}
+	if _, err := subjectOf(ctx, record.Run{}, o.Subject); !errors.Is(err, context.Canceled) {
+		t.Errorf("the subject of an earlier run: %v, want the end of the context", err)
 	}
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,8 +18,8 @@ import (
 )
 
 // plan resolves the options of a run in a lab. Every error is a UsageError.
-func (o *Options) plan() (guest.Plan, subject.Spec, error) {
-	spec, err := subject.Parse(o.Subject)
+func (o *Options) plan(ctx context.Context) (guest.Plan, subject.Spec, error) {
+	spec, err := subject.Read(ctx, o.Subject)
 	if err != nil {
 		return guest.Plan{}, spec, UsageError{Reason: err}
 	}
@@ -78,7 +79,7 @@ func (o *Options) plan() (guest.Plan, subject.Spec, error) {
 		}
 	}
 	o.expectEnd(s, params, o.Nodes)
-	p.Next, err = o.next(params, spec)
+	p.Next, err = o.next(ctx, params, spec)
 	if err == nil && s.Blocks(params) {
 		err = checkBlock(spec, p.Next)
 	}
@@ -118,7 +119,7 @@ func RealClock(err error) bool { return errors.Is(err, errRealClock) }
 
 // next is the subject that a scenario with the parameter `to` changes to. Its terminatingFallback is its own default unless the call
 // sets one.
-func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next, error) {
+func (o *Options) next(ctx context.Context, params scenarios.Params, spec subject.Spec) (*guest.Next, error) {
 	to, has := scenarios.To.Of(params), scenarios.To.In(params)
 	if o.Timeline != nil {
 		to = o.Timeline.Other()
@@ -143,7 +144,7 @@ func (o *Options) next(params scenarios.Params, spec subject.Spec) (*guest.Next,
 	if to == scenarios.Itself {
 		return nil, nil
 	}
-	next, err := subject.Parse(to)
+	next, err := subject.Read(ctx, to)
 	switch {
 	case err != nil:
 		return nil, usagef("--set to=%s: %w", to, err)

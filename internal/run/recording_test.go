@@ -103,10 +103,10 @@ func planOf(t *testing.T, file, controlPlane string) (any, any, error) {
 		t.Fatal(err)
 	}
 	o := Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: controlPlane, Cache: t.TempDir()}}
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p, spec, err := o.plan()
+	p, spec, err := o.plan(t.Context())
 	return p, spec, err
 }
 
@@ -159,10 +159,10 @@ func TestLongRecordingFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Cache: t.TempDir()}, Rate: 1}
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := o.plan(); err != nil {
+	if _, _, err := o.plan(t.Context()); err != nil {
 		t.Errorf("with that rate: %v", err)
 	}
 }

@@ -91,10 +91,10 @@ func TestTimelineGivesDefaults(t *testing.T) {
 	} {
 		o := c.options
 		o.Timeline, o.Cache = line, t.TempDir()
-		if err := o.fillDefaults(); err != nil {
+		if err := o.fillDefaults(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		p, _, err := o.plan()
+		p, _, err := o.plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,10 +153,10 @@ func TestRecordingOfTenThousandServices(t *testing.T) {
 		t.Errorf("60,000 objects were read in %s and take %d MB", time.Since(begin), held>>20)
 	}
 	o := Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Cache: t.TempDir()}}
-	if err := o.fillDefaults(); err != nil {
+	if err := o.fillDefaults(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p, _, err := o.plan()
+	p, _, err := o.plan(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,12 +191,12 @@ func TestTooLargeTimelineIsRefused(t *testing.T) {
 	text.WriteString("+1s end\n")
 	o := Options{LabOptions: site.LabOptions{ControlPlane: "replay", Cache: t.TempDir()}}
 	if o.Timeline, err = ReadTimeline(t.Context(), timelineFile(t, text.String())); err == nil {
-		err = o.fillDefaults()
+		err = o.fillDefaults(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := o.plan(); !IsUsage(err) || !strings.Contains(err.Error(), "its 1 steps and 9000 objects take") || !strings.Contains(err.Error(), fmt.Sprintf("a run has room for %d:", maxTimeline)) {
+	if _, _, err := o.plan(t.Context()); !IsUsage(err) || !strings.Contains(err.Error(), "its 1 steps and 9000 objects take") || !strings.Contains(err.Error(), fmt.Sprintf("a run has room for %d:", maxTimeline)) {
 		t.Errorf("a timeline that does not fit into a plan gave %v", err)
 	}
 }

@@ -129,7 +129,7 @@ func (o Options) run(ctx context.Context, claim *reports.Claim, lane probes.Lane
 	if err := o.WriteHost(o.Out, time.Now()); err != nil {
 		return nil, err
 	}
-	r, err := o.record(lane)
+	r, err := o.record(ctx, lane)
 	if err != nil {
 		return nil, err
 	}

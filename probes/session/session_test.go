@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -327,5 +328,14 @@ func TestSecondString(t *testing.T) {
 		Classes: map[record.Class]int{record.OK: 97, record.Rejected: 2, record.Delayed: 1}}
 	if got, want := s.String(), "+   12 s     97 ok  slowest 1.5 ms  1 delayed, 2 rejected"; got != want || s.Failed() != 3 {
 		t.Errorf("%q with %d failed, want %q with 3", got, s.Failed(), want)
+	}
+}
+
+// The digest of the program is not read after an interrupt.
+func TestHeaderAfterAnInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (Options{}).Header(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the end of the context", err)
 	}
 }

@@ -184,8 +184,8 @@ func (o Options) WriteHost(folder string, started time.Time) error {
 }
 
 // record creates the history.
-func (o Options) record(l probes.Lane) (*record.HistoryWriter, error) {
-	run, err := o.Header(parameters(o, l), "target", "protocol", "policy", "close", "path", "status", "rate", "duration")
+func (o Options) record(ctx context.Context, l probes.Lane) (*record.HistoryWriter, error) {
+	run, err := o.Header(ctx, parameters(o, l), "target", "protocol", "policy", "close", "path", "status", "rate", "duration")
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (o Options) record(l probes.Lane) (*record.HistoryWriter, error) {
 
 // Header returns what the headers of all records of this machine's probes have: its kernel, this program, the parameters, and the digest of
 // those parameters that are inputs, in the order of their keys.
-func (o Options) Header(parameters map[string]string, inputs ...string) (record.Run, error) {
+func (o Options) Header(ctx context.Context, parameters map[string]string, inputs ...string) (record.Run, error) {
 	release, err := probes.KernelRelease()
 	if err != nil {
 		return record.Run{}, err
@@ -210,7 +210,7 @@ func (o Options) Header(parameters map[string]string, inputs ...string) (record.
 		fmt.Fprintf(sum, "%s=%s\n", key, parameters[key])
 	}
 	run.InputsSha256 = hex.EncodeToString(sum.Sum(nil))
-	if run.ProgramSha256, err = version.OwnSum(context.Background()); err != nil {
+	if run.ProgramSha256, err = version.OwnSum(ctx); err != nil {
 		return record.Run{}, fmt.Errorf("reading the running program: %w", err)
 	}
 	return run, nil

@@ -69,7 +69,7 @@ type pending struct {
 func newCollector(ctx context.Context, c Config) *collector {
 	most := 1
 	if !c.live() {
-		most = run.AtOnce(c.options(&Run{Scenario: "quiet"})) // all scenarios need the same memory
+		most = run.AtOnce(ctx, c.options(&Run{Scenario: "quiet"})) // all scenarios need the same memory
 	}
 	return &collector{config: c, ctx: ctx, most: most, runs: map[*Run]*pending{}}
 }
