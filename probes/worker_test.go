@@ -221,6 +221,7 @@ func TestWorkerRejectsInvalidOrders(t *testing.T) {
 		"start without time":  {"{\"base\":1,\"seed\":1}\n" + strings.TrimSuffix(lane, `,"atNs":`) + "}", "neither"},
 		"base twice":          {"{\"base\":1,\"seed\":1}\n{\"base\":1,\"seed\":1}", "neither"},
 		"stop of nothing":     {"{\"base\":1,\"seed\":1}\n{\"stop\":4,\"atNs\":1}", "lane 4"},
+		"no drop of nothing":  {"{\"base\":1,\"seed\":1}\n{\"dropReplies\":4,\"atNs\":1,\"untilNs\":2}", "lane 4"},
 		"lane without a rate": {"{\"base\":1,\"seed\":1}\n{\"start\":{\"id\":1,\"name\":\"a\",\"target\":\"127.0.0.1:1\"},\"atNs\":1}", "rate"},
 	} {
 		t.Run(name, func(t *testing.T) {
