@@ -90,7 +90,7 @@ const ownGrace = time.Duration(math.MaxInt64)
 
 func anyPod(corev1.Pod) bool { return true }
 
-// checkBlocked returns an error for a proxy that is blocked, and whose programs were not called to write since then: no sync has failed.
+// checkBlocked returns an error for a proxy that is or was blocked, and whose programs were not called to write then: no sync has failed.
 func (w *World) checkBlocked(node string) error {
 	proxies, err := w.proxies()
 	if err != nil {
@@ -100,7 +100,11 @@ func (w *World) checkBlocked(node string) error {
 	if err != nil {
 		return fmt.Errorf("finding the failed calls of the proxy of %s: %w", node, err)
 	}
-	return blockedInVain(node, failed)
+	if failed > 0 {
+		return nil
+	}
+	return fmt.Errorf("the proxy of %s called none of its programs to write while it was blocked, so no sync failed; change an endpoint while it is blocked, "+
+		"or give a subject that writes its rules with such programs", node)
 }
 
 // checkAllBlocked is checkBlocked for each proxy that is still blocked.
@@ -111,14 +115,6 @@ func (w *World) checkAllBlocked() error {
 		}
 	}
 	return nil
-}
-
-func blockedInVain(node string, failed int) error {
-	if failed > 0 {
-		return nil
-	}
-	return fmt.Errorf("the proxy of %s called none of its programs to write while it was blocked, so no sync failed; change an endpoint while it is blocked, "+
-		"or give a subject that writes its rules with such programs", node)
 }
 
 // endBlock ends the block of a node's proxy, if there is one, because the node loses power: it boots with programs that work.

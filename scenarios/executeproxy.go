@@ -150,12 +150,11 @@ func (w executor) UnblockProxy(ctx context.Context, s timeline.Step) error {
 	if b == nil {
 		return fmt.Errorf("the proxy of %s is not blocked", s.Object)
 	}
-	failed, err := proxies.Unblock(s.Object)
-	if err != nil {
+	if err := proxies.Unblock(s.Object); err != nil {
 		return fmt.Errorf("unblocking the proxy: %w", err)
 	}
 	delete(w.state().blocked, s.Object)
-	if err := blockedInVain(s.Object, failed); err != nil {
+	if err := w.checkBlocked(s.Object); err != nil {
 		return err
 	}
 	return w.excuseUnblocked(ctx, s.Object, b)

@@ -127,11 +127,11 @@ type Proxies interface {
 	Frozen(node string) (bool, error)
 	// Flush empties the node's proxy tables without the proxy's knowledge; restore puts the entries back.
 	Flush(ctx context.Context, node string) (restore func() error, err error)
-	// Block makes the programs that the node's proxy writes its rules with fail. FailedCalls counts the calls to write that have failed
-	// since then. Unblock lets the programs work again, and returns that number too.
+	// Block makes the programs that the node's proxy writes its rules with fail, until Unblock. FailedCalls counts the calls to write that
+	// have failed since Block, also after Unblock.
 	Block(node string) error
+	Unblock(node string) error
 	FailedCalls(node string) (int, error)
-	Unblock(node string) (failed int, err error)
 	// SyncError returns an error that quotes the first failed sync of a proxy's log; nil when there is none.
 	SyncError() error
 	// Exited returns an error for the first proxy that has ended, with its exit status and last log line; nil when all run.

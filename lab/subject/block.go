@@ -63,7 +63,7 @@ func (f *Fleet) Block(name string) error {
 	return nil
 }
 
-// FailedCalls is the number of calls that would have written rules, and have failed since Block.
+// FailedCalls is the number of calls that would have written rules, and have failed since Block, also after Unblock.
 func (f *Fleet) FailedCalls(name string) (int, error) {
 	calls, err := f.failedCalls(name)
 	return len(calls), err
@@ -81,21 +81,21 @@ func (f *Fleet) failedCalls(name string) (calls []string, err error) {
 	return calls, err
 }
 
-// Unblock lets the programs work again, and returns FailedCalls.
-func (f *Fleet) Unblock(name string) (failed int, err error) {
+// Unblock lets the programs work again.
+func (f *Fleet) Unblock(name string) error {
 	node, err := f.cfg.Net.Node(name)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if err := node.Inside(func() error { return programs.change(workingSet) }); err != nil {
-		return 0, err
+		return err
 	}
 	calls, err := f.failedCalls(name)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	f.record(name, "unblocked", fmt.Sprintf("the programs that %s writes the rules of %s with work again; %s", f.spec(name), name, callsText(calls)))
-	return len(calls), nil
+	return nil
 }
 
 // callsText tells the number of failed calls, and the first of them, shortened.
