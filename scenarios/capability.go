@@ -29,6 +29,7 @@ const (
 	ManyServices
 	AddressFamilies
 	NodeGroups
+	OwnNodes
 )
 
 // capabilities describes each capability: its name, its meaning, and what a user does where a site lacks it.
@@ -55,6 +56,8 @@ var capabilities = map[Capability]struct{ name, meaning, advice string }{
 		"give --controlplane replay: a lab has IPv6 with that control plane, where its kernel has it; a live cluster has its own families: leave that out"},
 	NodeGroups: {"control groups of nodes", "each node has a control group (version 2) with its pods, its proxy and its other programs",
 		"give --kernel vm: a run in namespaces of this machine's kernel would leave groups behind when it is killed"},
+	OwnNodes: {"nodes of its own", "hitless cordons a node and evicts its pods, and the node may stay like that",
+		"`hitless run drain --kubeconfig FILE` drains a node of a live cluster, and puts it back"},
 }
 
 // stepsNeeding lists the steps without a verb that need a capability. The needs of verbs are in needOf.

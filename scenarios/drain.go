@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // The parameters of drain in a lab alone.
@@ -23,7 +26,7 @@ func drain() Scenario {
 	return Scenario{
 		Name:    "drain",
 		Summary: "removes a node: by eviction, as the autoscaler does, by a power cut, or by a reboot",
-		Steps:   always([]string{stepCordon, stepEvict, "node off", "node on", "expect rolled-out"}),
+		Steps:   always([]string{"node cordon", "node evict", "node off", "node on", "expect rolled-out"}),
 		Parameters: []Parameter{
 			laneParametersOffNodes(),
 			drainKind.Parameter,
@@ -94,21 +97,17 @@ func (w *World) chooseNode(ctx context.Context) (string, error) {
 
 // drainNode cordons the node and evicts its pods, as `kubectl drain` does, and then lets traffic flow without them.
 func (w *World) drainNode(ctx context.Context, node string) error {
-	if err := w.Step(ctx, "cordon "+node, node, func(ctx context.Context) error { return w.cordon(ctx, node, "") }); err != nil {
+	if err := w.Step(ctx, "cordon "+node, node, func(ctx context.Context) error { return w.performVerb(ctx, "node cordon", node) }); err != nil {
 		return err
 	}
 	err := w.Step(ctx, "evict the pods of "+node, node, func(ctx context.Context) error {
-		if err := w.createBudget(ctx); err != nil {
+		if err := w.evictWithBudget(ctx, node); err != nil {
 			return err
 		}
-		evicted, err := w.evictAll(ctx, node)
-		if err == nil && !slices.ContainsFunc(evicted, func(p corev1.Pod) bool { return p.Labels["app"] == w.run.main.name }) {
-			err = fmt.Errorf("no pod of the Deployment was on %s: nothing was drained", node)
+		if !slices.ContainsFunc(w.state().evicted, func(p corev1.Pod) bool { return p.Labels["app"] == w.run.main.name }) {
+			return fmt.Errorf("no pod of the Deployment was on %s: nothing was drained", node)
 		}
-		if err != nil {
-			return err
-		}
-		return w.run.main.awaitRollout(ctx, w, w.podReplacementTime())
+		return w.await(ctx, "rolled-out", w.run.main.name, w.podReplacementTime())
 	})
 	if err != nil {
 		return err
@@ -116,18 +115,23 @@ func (w *World) drainNode(ctx context.Context, node string) error {
 	return w.Clock.Sleep(ctx, offFor.Of(w.Params))
 }
 
-// autoscalerTaint is the taint of the cluster autoscaler on a node that it is about to remove.
-const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
+// evictWithBudget evicts the pods of a node, as far as the PodDisruptionBudget of the parameters allows.
+func (w *World) evictWithBudget(ctx context.Context, node string) error {
+	var budget []string
+	if least := minAvailable.Of(w.Params); least > 0 {
+		budget = []string{"minAvailable", strconv.Itoa(least)}
+	}
+	return w.performVerb(ctx, "node evict", node, budget...)
+}
 
 // scaleDown removes a node as the autoscaler does: it taints the node, evicts its pods, and cuts its power later.
 func (w *World) scaleDown(ctx context.Context, node string) error {
 	err := w.Step(ctx, "mark "+node+" for removal and evict its pods", node, func(ctx context.Context) error {
 		begin := w.Clock.Now()
-		if err := w.cordon(ctx, node, autoscalerTaint); err != nil {
+		if err := w.performVerb(ctx, "node cordon", node, "taint", timeline.AutoscalerTaint); err != nil {
 			return err
 		}
-		w.state().marked[node] = w.Clock.Now()
-		if _, err := w.evictAll(ctx, node); err != nil {
+		if err := w.performVerb(ctx, "node evict", node); err != nil {
 			return err
 		}
 		return w.Clock.Sleep(ctx, begin+leaveAfter.Of(w.Params)-w.Clock.Now())

@@ -30,7 +30,7 @@ func drainLive() Scenario {
 	return Scenario{
 		Name: "drain", Summary: "drains, cordons or taints a node, and restores it",
 		Touches: func(ctx context.Context, w *World) ([]string, error) { return w.touchesNode(ctx) },
-		Steps:   always([]string{stepCordon, stepEvict, stepUndo}),
+		Steps:   always([]string{stepLiveCordon, stepLiveEvict, "expect rolled-out", stepUndo}),
 		Parameters: []Parameter{
 			laneParametersOffNodes(),
 			liveDrainKind.Parameter,

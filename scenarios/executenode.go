@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
@@ -51,6 +53,29 @@ func (w executor) AskARP(ctx context.Context, s timeline.Step) error {
 	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: s.Object, Text: fmt.Sprintf("%s answered an ARP request for %s", got, s.Object),
 		Body: record.Check{Client: "load balancer", Target: record.ARPTarget + s.Object, Got: got}})
 	return nil
+}
+
+// CordonNode cordons a node, with the autoscaler's taint if the step has it. The excuse of its later power-off depends on that mark.
+func (w executor) CordonNode(ctx context.Context, s timeline.Step) error {
+	taint := s.Get("taint")
+	if err := w.changeNode(ctx, s.Object, Change{Cordoned: true, Taint: taint}, corev1.TaintEffectNoSchedule); err != nil {
+		return err
+	}
+	if taint == timeline.AutoscalerTaint {
+		w.state().marked[s.Object] = w.Clock.Now()
+	}
+	return nil
+}
+
+// EvictPods evicts the pods of a node, and first creates the PodDisruptionBudget of the measured workload if the step has one.
+func (w executor) EvictPods(ctx context.Context, s timeline.Step) (err error) {
+	if least := s.Number("minAvailable", 0); least > 0 {
+		if err := w.createBudget(ctx, least); err != nil {
+			return err
+		}
+	}
+	w.state().evicted, err = w.evictAll(ctx, s.Object)
+	return err
 }
 
 // onNode changes a node past its proxy, and records that with the time before the change.

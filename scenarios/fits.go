@@ -39,6 +39,9 @@ func (s Scenario) checkNodeChoice(p Params, nodes []string) error {
 	return fmt.Errorf("--set %s: there is no such node; the nodes are %s", p.given(nodeChoice.Parameter), strings.Join(nodes, ", "))
 }
 
+// evicts reports whether a step evicts the pods of a node.
+func evicts(step string) bool { return step == "node evict" || step == stepLiveEvict }
+
 // freeNodes is how many nodes without a pod the steps need, and why.
 func (s Scenario) freeNodes(p Params) (why string, n int) {
 	steps := s.steps(p)
@@ -47,7 +50,7 @@ func (s Scenario) freeNodes(p Params) (why string, n int) {
 		return "a rollout starts each new pod before an old one ends", 1
 	case scaleRate.Of(p) > 0:
 		return "scaling out adds a pod", 1
-	case slices.Contains(steps, stepEvict) && (kind == "drain" || kind == "scaledown"):
+	case slices.ContainsFunc(steps, evicts) && (kind == "drain" || kind == "scaledown"):
 		return "the pods of the node that leaves need another one", 1
 	}
 	return "", 0

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // Parameters that cannot hold on the nodes are errors before a run, and each has a neighbour that can.
@@ -54,6 +56,21 @@ func TestCheckNodes(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A timeline says itself where pods go: only its scenario needs a node for the pods that it evicts.
+func TestTimelinesMayEvictWithoutAFreeNode(t *testing.T) {
+	line, err := timeline.Parse("f", []byte("hitless timeline 1\nset antiAffinity=on\nset replicas=3\n+0s node evict node-1\n+1s workload scale web replicas=2\n+2s end\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Replay(line).Select(labOffers, map[string]string{"antiAffinity": "on", "replicas": "3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Replay(line).CheckNodes(p, labNodes(3)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -61,7 +61,7 @@ func interferenceSteps(p Params) []string {
 	case Programs:
 		return []string{timeline.Block, "pod terminate", "expect gone", timeline.Unblock, "expect rolled-out", "expect balanced"}
 	}
-	return []string{stepCommand}
+	return []string{"node run"}
 }
 
 // interfere disturbs a node in the way that the parameters name, in one step.
@@ -110,6 +110,13 @@ func (w *World) nft(ctx context.Context, node string, words ...string) (string, 
 	return out, nil
 }
 
+// changeRules runs nft with a command that changes a node's rules, and writes it into the run's timeline. A listing is no step.
+func (w *World) changeRules(ctx context.Context, node string, words ...string) error {
+	w.write(timeline.Step{Verb: "node run", Object: node, Text: "nft " + strings.Join(words, " ")})
+	_, err := w.nft(ctx, node, words...)
+	return err
+}
+
 // recordInterference records the begin or end of an interference; what names it in a clause. at is the time before the
 // command, because a rule is in force before its command has ended.
 func (w *World) recordInterference(at time.Duration, node, state, what string) {
@@ -143,7 +150,7 @@ func (w *World) flushRuleset(ctx context.Context, node, what string, command ...
 		return fmt.Errorf("%s has no rule in nftables: there is nothing to flush", node)
 	}
 	at := w.Clock.Now()
-	if _, err := w.nft(ctx, node, command...); err != nil {
+	if err := w.changeRules(ctx, node, command...); err != nil {
 		return err
 	}
 	tables, rules, err := w.ruleset(ctx, node)
@@ -200,7 +207,7 @@ var firewallRules = strings.Join([]string{
 // reloadFirewall loads a firewall besides the proxy's rules, and then reloads it.
 func (w *World) reloadFirewall(ctx context.Context, node string) error {
 	beside := strings.TrimPrefix(firewallRules, "flush ruleset; ")
-	if _, err := w.nft(ctx, node, beside); err != nil {
+	if err := w.changeRules(ctx, node, beside); err != nil {
 		return err
 	}
 	if err := w.flushRuleset(ctx, node, "the reload of the firewall `table inet "+firewall+"`", firewallRules); err != nil {
@@ -213,8 +220,7 @@ func (w *World) reloadFirewall(ctx context.Context, node string) error {
 	if !slices.ContainsFunc(tables, func(t string) bool { return strings.HasPrefix(t, "table inet "+firewall+" ") }) {
 		return fmt.Errorf("%s has no firewall after its reload: it was not loaded anew", node)
 	}
-	_, err = w.nft(ctx, node, "delete", "table", "inet", firewall)
-	return err
+	return w.changeRules(ctx, node, "delete", "table", "inet", firewall)
 }
 
 const (
@@ -259,8 +265,7 @@ func (w *World) addStaleRules(ctx context.Context, node, match string, rules ...
 	for _, r := range rules {
 		all = append(all, fmt.Sprintf("add rule inet %s %s %s counter %s comment %q", staleTable, staleChain, match, r[0], r[1]))
 	}
-	_, err := w.nft(ctx, node, strings.Join(all, "; "))
-	return err
+	return w.changeRules(ctx, node, strings.Join(all, "; "))
 }
 
 // staleRule is the text of a stale rule, as `nft list` shows it.
@@ -309,8 +314,7 @@ func (w *World) noteRemoval(node string) {
 
 // deleteStaleTable deletes what is left of the table.
 func (w *World) deleteStaleTable(ctx context.Context, node string) error {
-	_, err := w.nft(ctx, node, "add table inet "+staleTable+"; delete table inet "+staleTable)
-	return err
+	return w.changeRules(ctx, node, "add table inet "+staleTable+"; delete table inet "+staleTable)
 }
 
 // staleDrop adds a rule that drops packets to the node's pods, and removes it later.
@@ -350,7 +354,7 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 		return fmt.Errorf("the stale allow met %d packets and the drop behind it %d: it hid nothing", packets[staleAllow], packets[staleDrop])
 	}
 	at := w.Clock.Now()
-	if _, err := w.nft(ctx, node, "delete", "rule", "inet", staleTable, staleChain, "handle", handles[staleAllow]); err != nil {
+	if err := w.changeRules(ctx, node, "delete", "rule", "inet", staleTable, staleChain, "handle", handles[staleAllow]); err != nil {
 		return err
 	}
 	w.recordInterference(at, node, "begin", fmt.Sprintf("the stale allow %s was cleaned up on %s, which had hidden the foreign rule %s",

@@ -18,11 +18,6 @@ import (
 	"sigs.k8s.io/e2e-framework/klient/k8s"
 )
 
-// cordon cordons a node, and taints it unless taint is empty.
-func (w *World) cordon(ctx context.Context, node, taint string) error {
-	return w.changeNode(ctx, node, Change{Cordoned: true, Taint: taint}, corev1.TaintEffectNoSchedule)
-}
-
 // changeNode cordons or taints a node, or both, and checks the answer. A merge patch replaces all taints, so the
 // existing ones are written back; after a conflict it starts again.
 func (w *World) changeNode(ctx context.Context, node string, c Change, effect corev1.TaintEffect) error {
@@ -79,12 +74,8 @@ func tainted(n *corev1.Node, key string) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// createBudget creates the PodDisruptionBudget of the Deployment.
-func (w *World) createBudget(ctx context.Context) error {
-	least := minAvailable.Of(w.Params)
-	if least == 0 {
-		return nil
-	}
+// createBudget creates the PodDisruptionBudget of the measured Deployment.
+func (w *World) createBudget(ctx context.Context, least int) error {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: w.run.main.name, Namespace: w.namespace()},
 		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: ptr(intstr.FromInt(least)),
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.run.main.name}}}}

@@ -12,7 +12,7 @@ import (
 // labOffers and liveOffers are the capabilities of the two kinds of sites.
 var (
 	labOffers = Offers{NodeGroups, RestartableProxies, PowerControl, NodeCommands, ControllableAPI, OwnLoadBalancer, SameAddresses, ClientPlacement,
-		PodLanes, DatagramBackends, Journal, ManyServices}
+		PodLanes, DatagramBackends, Journal, ManyServices, OwnNodes}
 	liveOffers = Offers{ProxyDaemonSet, MarkedChanges, SiteTargets}
 )
 
@@ -110,19 +110,44 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// Only scenarios with steps that a timeline has no verb for write none.
+// A timeline that cordons a node or evicts its pods would leave a live cluster like that: it is refused, and the error says what to do.
+func TestTimelinesCordonOnlyNodesOfTheirOwn(t *testing.T) {
+	for _, step := range []string{"node cordon node-1", "node evict node-1"} {
+		line, err := timeline.Parse("f", []byte("hitless timeline 1\n+0s "+step+"\n+1s end\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Replay(line).Select(liveOffers, nil); err == nil || !slices.Equal(Lacking(err), []Capability{OwnNodes}) || !strings.Contains(err.Error(), "`hitless run drain --kubeconfig FILE`") {
+			t.Errorf("%s on a live cluster: %v", step, err)
+		}
+		if _, err := Replay(line).Select(labOffers, nil); err != nil {
+			t.Errorf("%s in a lab: %v", step, err)
+		}
+	}
+}
+
+// A drain of a live cluster has the permissions for each of its steps.
+func TestAccessOfALiveDrain(t *testing.T) {
+	want := []Access{{"patch", "", "nodes", "", Anywhere}, {"list", "", "pods", "", Anywhere}, {"create", "", "pods", "eviction", Anywhere},
+		{"create", "policy", "poddisruptionbudgets", "", InRun}}
+	if got := drainLive().Access(drainLive().Defaults()); !slices.Equal(got, want) {
+		t.Errorf("it needs %v, want %v", got, want)
+	}
+}
+
+// Each scenario of a lab writes a timeline with its default parameters, and none of a live cluster does.
 func TestWhichScenariosWriteATimeline(t *testing.T) {
 	for _, s := range All() {
-		want := !slices.Contains([]string{"drain", "interference"}, s.Name) && len(s.Lacks(labOffers)) == 0
+		want := len(s.Lacks(labOffers)) == 0
 		if got := s.written(s.Defaults()); got != want {
 			t.Errorf("%s (%s) writes a timeline: %t, want %t", s.Name, s.Summary, got, want)
 		}
 	}
 }
 
-// Of interference only failing programs have steps that a timeline can write.
+// Of interference only a second proxy is a step that no timeline can write, and only failing programs block a proxy.
 func TestWhichInterferenceIsWritten(t *testing.T) {
-	for what, want := range map[string]bool{Programs: true, "flush": false, "reload": false, "stale-drop": false, "stale-allow": false, Second: false} {
+	for what, want := range map[string]bool{Programs: true, "flush": true, "reload": true, "stale-drop": true, "stale-allow": true, Second: false} {
 		params, err := interference().Fill(map[string]string{"what": what, "to": "other"})
 		if err != nil {
 			t.Fatal(err)
@@ -130,8 +155,8 @@ func TestWhichInterferenceIsWritten(t *testing.T) {
 		if got := interference().written(params); got != want {
 			t.Errorf("what=%s writes a timeline: %t, want %t", what, got, want)
 		}
-		if got := interference().Blocks(params); got != want {
-			t.Errorf("what=%s blocks a proxy: %t, want %t", what, got, want)
+		if got := interference().Blocks(params); got != (what == Programs) {
+			t.Errorf("what=%s blocks a proxy: %t", what, got)
 		}
 	}
 }

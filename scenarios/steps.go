@@ -24,8 +24,8 @@ const (
 
 // The steps that a timeline has no verb for. A scenario that has one of them writes no timeline.
 const (
-	stepCordon     = "node cordon"
-	stepEvict      = "node evict"
+	stepLiveCordon = "live cordon" // `node cordon` on nodes that are not hitless's own
+	stepLiveEvict  = "live evict"  // `node evict` on such nodes
 	stepUndo       = "node undo"
 	stepCommand    = "node command"
 	stepSecond     = "proxy second"
@@ -39,8 +39,8 @@ var proxyAccess = []Access{{"get", "apps", "daemonsets", "", InProxy}, {"patch",
 
 // stepAccess has the steps that need more on a live cluster than the verbs of every run.
 var stepAccess = map[string][]Access{
-	stepCordon: {{"patch", "", "nodes", "", Anywhere}},
-	stepEvict: {{"list", "", "pods", "", Anywhere}, {"create", "", "pods", "eviction", Anywhere},
+	stepLiveCordon: {{"patch", "", "nodes", "", Anywhere}},
+	stepLiveEvict: {{"list", "", "pods", "", Anywhere}, {"create", "", "pods", "eviction", Anywhere},
 		{"create", "policy", "poddisruptionbudgets", "", InRun}},
 	stepRestartSet:   proxyAccess,
 	stepUpgradeSet:   proxyAccess,
@@ -54,7 +54,7 @@ var stepAccess = map[string][]Access{
 // needOf maps what a verb of a timeline needs to the capability.
 var needOf = map[timeline.Need][]Capability{
 	timeline.NeedsProxies: {RestartableProxies}, timeline.NeedsPower: {PowerControl}, timeline.NeedsControlPlane: {ControllableAPI},
-	timeline.NeedsAddresses: {SameAddresses}, timeline.NeedsCommands: {NodeCommands},
+	timeline.NeedsAddresses: {SameAddresses}, timeline.NeedsCommands: {NodeCommands}, timeline.NeedsOwnNodes: {OwnNodes},
 }
 
 // The steps that many scenarios share.

@@ -62,6 +62,7 @@ type runState struct {
 	held        map[string]string        // by node: why its proxy does not run, by a step of the scenario
 	blocked     map[string]*blockade     // by node: those whose proxy is blocked
 	dark        map[string]darkness      // by node: those without power
+	evicted     []corev1.Pod             // by the last eviction
 	marked      map[string]time.Duration // by node: when the autoscaler's mark was set
 	emptied     time.Duration            // the earliest end of the last pod of the measured workload; 0 while it has pods
 	deleted     time.Duration            // when the measured Service was deleted; 0 while it exists

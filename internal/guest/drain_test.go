@@ -65,14 +65,20 @@ func newPoweredStage(t *testing.T, scenario string, set map[string]string, deaf 
 	t.Helper()
 	set["antiAffinity"] = "off"
 	s := newStage(t, scenario, set)
+	s.addNodes(t)
+	p := &powered{off: map[string]bool{}, deaf: deaf}
+	s.world.Site.OfferProxies(p).OfferPower(p).OfferCommands(p)
+	return s, p
+}
+
+// addNodes makes the nodes known to the API.
+func (s *stage) addNodes(t *testing.T) {
+	t.Helper()
 	for _, name := range s.world.Nodes {
 		if _, err := s.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p := &powered{off: map[string]bool{}, deaf: deaf}
-	s.world.Site.OfferProxies(p).OfferPower(p).OfferCommands(p)
-	return s, p
 }
 
 // play runs a scenario on the stage.

@@ -27,6 +27,8 @@ type ruleset struct {
 	deaf  bool     // a flush takes nothing away
 	odd   bool     // nft lists rules in an unknown form
 
+	changes []string // commands that changed rules
+
 	// removes is what the proxy removes when the foreign table has as many rules as after: "table" or "rules"; empty for nothing.
 	removes string
 	after   int
@@ -36,6 +38,9 @@ type ruleset struct {
 func (r *ruleset) Command(_ context.Context, _ string, words ...string) (string, error) {
 	if len(r.rules) == r.after && r.removes != "" && strings.HasPrefix(strings.Join(words[1:], " "), "-a list") {
 		r.rules, r.foreign = nil, r.removes == "rules"
+	}
+	if what := strings.Join(words[1:], " "); !strings.HasPrefix(what, "-a list") {
+		r.changes = append(r.changes, what)
 	}
 	switch what := strings.Join(words[1:], " "); {
 	case what == "-a list ruleset":

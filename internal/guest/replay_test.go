@@ -108,6 +108,122 @@ func TestAScenarioIsReplayedFromItsTimeline(t *testing.T) {
 	}
 }
 
+// stageFor makes the nodes of a stage known to the API, and gives it power and nft.
+func stageFor(t *testing.T, s *stage, nodes scenarios.Commands, p *powered) *stage {
+	t.Helper()
+	s.addNodes(t)
+	s.world.Site.OfferProxies(p).OfferPower(p).OfferCommands(nodes)
+	return s
+}
+
+// A removed node is removed again from the timeline of the run, in the same order, with the same causes and the same excuses.
+func TestDrainIsReplayedFromItsTimeline(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  map[string]string
+		want []string // all steps but the end
+	}{
+		"drain":            {map[string]string{"replicas": "2"}, []string{"node cordon node-1", "node evict node-1 minAvailable=1", "expect rolled-out web within=2m0s"}},
+		"without a budget": {map[string]string{"replicas": "2", "minAvailable": "0"}, []string{"node cordon node-1", "node evict node-1", "expect rolled-out web within=2m0s"}},
+		"scaledown":        {map[string]string{"replicas": "1", "what": "scaledown"}, []string{"node cordon node-2 taint=ToBeDeletedByClusterAutoscaler", "node evict node-2", "node off node-2"}},
+		"soon":             {map[string]string{"replicas": "1", "what": "scaledown", "leave": "5s"}, []string{"node cordon node-2 taint=ToBeDeletedByClusterAutoscaler", "node evict node-2", "node off node-2"}},
+		"reboot":           {map[string]string{"replicas": "2", "what": "reboot", "off": "40s"}, []string{"node off node-1", "node on node-1", "expect rolled-out web within=2m0s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.set["antiAffinity"] = "off"
+			scenario := find(t, "drain")
+			p := &powered{off: map[string]bool{}}
+			one := stageFor(t, stageOf(t, scenario, c.set), p, p)
+			first := recorded(t, one, scenario)
+			if got := did(first.Steps[:len(first.Steps)-1]); !slices.Equal(got, c.want) {
+				t.Fatalf("the timeline has %q, want %q", got, c.want)
+			}
+			s, again := replayed(t, first)
+			q := &powered{off: map[string]bool{}}
+			two := stageFor(t, s, q, q)
+			second := recorded(t, two, again)
+			if first.Header() != second.Header() || !slices.Equal(did(first.Steps), did(second.Steps)) || !slices.Equal(p.done, q.done) {
+				t.Errorf("replayed, the timeline is\n%s\nwant\n%s\nand the power did %q, want %q", second, first, q.done, p.done)
+			}
+			if got, want := two.nodesOfPods(t), one.nodesOfPods(t); !slices.Equal(got, want) {
+				t.Errorf("replayed, the pods are on %q, want %q", got, want)
+			}
+			one.sameExcuses(t, two)
+		})
+	}
+}
+
+// sameExcuses compares the excuses of a run with those of its replay, which begins at another time.
+func (s *stage) sameExcuses(t *testing.T, replay *stage) {
+	t.Helper()
+	want, got := s.excuses(t), replay.excuses(t)
+	if len(want) != len(got) {
+		t.Fatalf("replayed, %+v is excused, want %+v", got, want)
+	}
+	for i := range want {
+		a, b := want[i].Body.(record.Excuse), got[i].Body.(record.Excuse)
+		off := (window(want[i]) - window(got[i])).Abs()
+		if a.Path != b.Path || a.Share != b.Share || a.Open != b.Open || want[i].Node != got[i].Node || want[i].Text != got[i].Text || off > time.Second {
+			t.Errorf("replayed, the excuse is %q %+v, want %q %+v", got[i].Text, b, want[i].Text, a)
+		}
+	}
+}
+
+// A timeline's eviction waits for its budget: one that needs every pod makes the run invalid, and keeps the pods.
+func TestEvictionOfATimelineHonoursItsBudget(t *testing.T) {
+	t.Parallel()
+	for least, kept := range map[string]bool{"": false, " minAvailable=1": false, " minAvailable=2": true} {
+		line, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 2\nset antiAffinity=off\nset gracePeriod=1s\nset replicas=2\nset trafficPolicy=Cluster\n"+
+			"+0s node cordon node-1\n+1s node evict node-1"+least+"\n+5s end\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, scenario := replayed(t, line)
+		s.addNodes(t)
+		err = scenarios.Run(t.Context(), scenario, &s.world)
+		if kept != (err != nil) || err != nil && !strings.Contains(err.Error(), "line 8: node evict node-1 minAvailable=2: ") {
+			t.Errorf("node evict node-1%s: %v", least, err)
+		}
+		if on := slices.Contains(s.nodesOfPods(t), "node-1"); on != kept {
+			t.Errorf("node evict node-1%s: a pod is on node-1: %t", least, on)
+		}
+	}
+}
+
+// The commands that change the rules are steps, and listings are none. The replay runs the same commands.
+func TestInterferenceIsReplayedFromItsTimeline(t *testing.T) {
+	const add, undo = "node run node-1 nft add table inet stale-policy; add chain inet stale-policy pods ", "node run node-1 nft add table inet stale-policy; delete table inet stale-policy"
+	for what, want := range map[string][]string{
+		"flush":       {"node run node-1 nft flush ruleset"},
+		"reload":      {"node run node-1 nft add table inet host-firewall; ", "node run node-1 nft flush ruleset; add table inet host-firewall; ", "node run node-1 nft delete table inet host-firewall"},
+		"stale-drop":  {add, undo},
+		"stale-allow": {add, "node run node-1 nft delete rule inet stale-policy pods handle 2", undo},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			scenario := find(t, "interference")
+			stage := func(s *stage) (*stage, *ruleset) {
+				r := &ruleset{own: 3}
+				r.off = map[string]bool{}
+				s.world.Site.OfferCommands(r)
+				return s, r
+			}
+			one, r := stage(stageOf(t, scenario, map[string]string{"what": what, "replicas": "2"}))
+			first := recorded(t, one, scenario)
+			got := did(first.Steps[:len(first.Steps)-1])
+			if !slices.EqualFunc(got, want, strings.HasPrefix) {
+				t.Fatalf("the timeline has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			s, again := replayed(t, first)
+			two, q := stage(s)
+			second := recorded(t, two, again)
+			if !slices.Equal(did(first.Steps), did(second.Steps)) || !slices.Equal(r.changes, q.changes) {
+				t.Errorf("replayed, the timeline is\n%s\nwant\n%s\nand nft ran %q, want %q", second, first, q.changes, r.changes)
+			}
+		})
+	}
+}
+
 // A written timeline does to objects and pods what it says.
 func TestATimelineChangesObjectsAndPods(t *testing.T) {
 	t.Parallel()

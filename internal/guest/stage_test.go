@@ -80,7 +80,7 @@ func stageOf(t *testing.T, scenario scenarios.Scenario, set map[string]string) *
 		t.Fatal(err)
 	}
 	s.world = scenarios.World{Cluster: cluster, Nodes: []string{"node-1", "node-2"}, Prober: s, Recorder: s, Clock: s, Params: params, Rate: 100,
-		Site: scenarios.NewSite(s, idle{}).OfferProxies(idle{}).OfferLoadBalancer(idle{}).Offer(scenarios.SameAddresses, scenarios.ClientPlacement, scenarios.DatagramBackends)}
+		Site: scenarios.NewSite(s, idle{}).OfferProxies(idle{}).OfferLoadBalancer(idle{}).Offer(scenarios.SameAddresses, scenarios.ClientPlacement, scenarios.DatagramBackends, scenarios.OwnNodes)}
 	return s
 }
 

@@ -94,7 +94,7 @@ const ObjectBytes = 100 << 10
 // VM.
 func Offers(controlPlane, kernel string) scenarios.Offers {
 	offers := scenarios.Offers{scenarios.RestartableProxies, scenarios.PowerControl, scenarios.NodeCommands, scenarios.OwnLoadBalancer, scenarios.SameAddresses,
-		scenarios.ClientPlacement, scenarios.PodLanes, scenarios.DatagramBackends, scenarios.Journal, scenarios.ManyServices}
+		scenarios.ClientPlacement, scenarios.PodLanes, scenarios.DatagramBackends, scenarios.Journal, scenarios.ManyServices, scenarios.OwnNodes}
 	if kernel != KernelHost {
 		offers = append(offers, scenarios.NodeGroups)
 	}

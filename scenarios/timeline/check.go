@@ -73,6 +73,8 @@ type checker struct {
 	flushed   map[string]bool   // nodes with flushed tables
 	blocked   map[string]bool   // nodes whose proxies cannot write rules
 	away      map[string]bool   // nodes whose proxies are cut off from the API server
+	cordoned  map[string]bool   // nodes, until another step changes their object
+	budget    bool              // the PodDisruptionBudget of `node evict` exists
 	lanes     map[string]bool
 	workloads map[string]bool
 	services  map[string]bool
@@ -82,8 +84,8 @@ type checker struct {
 }
 
 func newChecker(t *Timeline) *checker {
-	c := &checker{proxies: map[string]string{}, off: map[string]bool{}, flushed: map[string]bool{}, blocked: map[string]bool{}, away: map[string]bool{}, lanes: map[string]bool{},
-		workloads: map[string]bool{Measured: true}, services: map[string]bool{}, pods: map[string]bool{}, open: map[string]bool{}}
+	c := &checker{proxies: map[string]string{}, off: map[string]bool{}, flushed: map[string]bool{}, blocked: map[string]bool{}, away: map[string]bool{}, cordoned: map[string]bool{},
+		lanes: map[string]bool{}, workloads: map[string]bool{Measured: true}, services: map[string]bool{}, pods: map[string]bool{}, open: map[string]bool{}}
 	for i := range t.Nodes {
 		node := "node-" + strconv.Itoa(i+1)
 		c.nodes = append(c.nodes, node)
@@ -291,6 +293,38 @@ func (c *checker) powerOn(s Step) error {
 	}
 	c.off[s.Object], c.proxies[s.Object] = false, runs
 	return nil
+}
+
+// cordon checks that the node takes pods until then, as far as the steps tell.
+func (c *checker) cordon(s Step) error {
+	if err := c.powered(s.Object); err != nil {
+		return err
+	}
+	return change(c.cordoned, s.Object, true, "is cordoned", "is not cordoned")
+}
+
+// evict checks that the node has power: pods end only there.
+func (c *checker) evict(s Step) error {
+	if err := c.powered(s.Object); err != nil || s.Get("minAvailable") == "" {
+		return err
+	}
+	if c.budget {
+		return fmt.Errorf("the PodDisruptionBudget exists already at this time; give minAvailable= to the first `node evict` alone")
+	}
+	c.budget = true
+	return nil
+}
+
+// changeNode notes that a step changes the object of a node, so that it may take pods again.
+func (c *checker) changeNode(s Step) error {
+	if len(c.cordoned) == 0 {
+		return nil
+	}
+	ref, err := s.Reference()
+	if node, is := strings.CutPrefix(ref, "Node/"); is {
+		delete(c.cordoned, node)
+	}
+	return err
 }
 
 // proxyFrom changes the state of a node's proxy from one state to another.

@@ -105,6 +105,15 @@ func TestErrorsHaveTheLine(t *testing.T) {
 		"api lose without power":     {steps("+0s node off node-1", "+1s api lose node-1"), "f:3: api lose node-1: node-1 has no power at this time: it has no watches"},
 		"api away without proxies":   {"hitless timeline 1\nnodes 1\n+0s proxy stop node-1\n+1s api away all\n+2s end\n", "f:4: api away all: the proxy of node-1 has ended at this time: it has no watches"},
 		"expire while cut off":       {steps("+0s api away node-1", "+1s api expire node-1"), "f:3: api expire node-1: node-1 is cut off from the API server at this time: it has no watches"},
+		"cordoned twice":             {steps("+0s node cordon node-1", "+1s node cordon node-1 taint=ToBeDeletedByClusterAutoscaler"), "f:3: node cordon node-1 taint=ToBeDeletedByClusterAutoscaler: node-1 is cordoned already at this time"},
+		"cordon without power":       {steps("+0s node off node-1", "+1s node cordon node-1"), "f:3: node cordon node-1: node-1 has no power at this time"},
+		"a boot uncordons nothing":   {steps("+0s node cordon node-1", "+0s node off node-1", "+1s node on node-1", "+2s node cordon node-1"), "f:5: node cordon node-1: node-1 is cordoned already"},
+		"another node was changed":   {steps("+0s node cordon node-1", `+1s object patch Node/node-2 {"spec":{"unschedulable":false}}`, "+2s node cordon node-1"), "f:4: node cordon node-1: node-1 is cordoned already"},
+		"cordon of no node":          {steps("+0s node cordon all"), `f:2: node cordon all: there is no node "all"`},
+		"another taint":              {steps("+0s node cordon node-1 taint=gone"), `f:2: node cordon: taint: "gone" is not one of ToBeDeletedByClusterAutoscaler`},
+		"evict without power":        {steps("+0s node off node-1", "+1s node evict node-1"), "f:3: node evict node-1: node-1 has no power at this time"},
+		"a budget of no pods":        {steps("+0s node evict node-1 minAvailable=0"), `f:2: node evict: minAvailable: "0" is not`},
+		"two budgets":                {steps("+0s node evict node-1 minAvailable=1", "+1s node evict node-2 minAvailable=1"), "f:3: node evict node-2 minAvailable=1: the PodDisruptionBudget exists already at this time"},
 		"no address of IPv4":         {steps("+0s ask arp fd00::1"), `f:2: ask arp fd00::1: "fd00::1" is not an IPv4 address`},
 		"no command":                 {steps("+0s node run node-1"), "f:2: node run: give its object and a command"},
 		"run without power":          {steps("+0s node off node-1", "+1s node run node-1 nft flush ruleset"), "f:3: node run node-1 nft flush ruleset: node-1 has no power"},
@@ -165,6 +174,19 @@ func TestStepsWithoutPower(t *testing.T) {
 	}
 }
 
+// A node is cordoned again after another step has changed its object, and pods are evicted from each node in turn.
+func TestCordonsAndEvictions(t *testing.T) {
+	text := steps("+0s node cordon node-1", "+1s node evict node-1 minAvailable=1", "+2s node cordon node-2", "+2s node evict node-2",
+		`+3s object patch Node/node-1 {"spec":{"unschedulable":false}}`, "+4s node cordon node-1 taint=ToBeDeletedByClusterAutoscaler", "+5s node evict node-1", "+6s node off node-1")
+	line, err := timeline.Parse("f", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cordon, evict := line.Steps[5], line.Steps[1]; cordon.Get("taint") != timeline.AutoscalerTaint || evict.Number("minAvailable", 0) != 1 || evict.Node() != "node-1" {
+		t.Errorf("read %+v and %+v", cordon, evict)
+	}
+}
+
 // The rest of a line is a command, also with braces.
 func TestCommandsOnNodes(t *testing.T) {
 	text := steps("+0s node run node-1  nft add chain ip lab drops { type filter hook input priority 0 ; }")
@@ -196,7 +218,7 @@ func anyTimeline(t *rapid.T) *timeline.Timeline {
 		"node": rapid.SampledFrom([]string{"node-1", "node-2"}), "to": rapid.SampledFrom([]string{"subject", "kube-proxy@v1.26.0/iptables"}),
 		"by": rapid.SampledFrom([]string{"0s", "250ms", "1m"}), "rate": rapid.SampledFrom([]string{"0.5", "100", "1e3"}), "within": rapid.SampledFrom([]string{"1s", "1h"}),
 		"resource": rapid.SampledFrom([]string{"services", "endpointslices"}), "add": rapid.SampledFrom([]string{"192.0.2.1/32", "2001:db8::1/128"}),
-		"remove": rapid.Just("192.0.2.1/32"), "name": rapid.Just("net.ipv4.ip_forward"), "value": rapid.SampledFrom([]string{"0", "1"})}
+		"taint": rapid.Just(timeline.AutoscalerTaint), "minAvailable": number(1, 100), "remove": rapid.Just("192.0.2.1/32"), "name": rapid.Just("net.ipv4.ip_forward"), "value": rapid.SampledFrom([]string{"0", "1"})}
 	for _, protocol := range rapid.SliceOfDistinct(rapid.SampledFrom(timeline.Protocols()[:4]), rapid.ID[string]).Draw(t, "lanes") {
 		line.Lanes = append(line.Lanes, timeline.Step{Verb: "lane start", Object: protocol, Args: []timeline.Arg{{Key: "connections", Value: values["connections"].Draw(t, "connections")}}})
 	}
@@ -210,7 +232,7 @@ func anyTimeline(t *rapid.T) *timeline.Timeline {
 		s := timeline.Step{At: at, Verb: verb}
 		change := rapid.SampledFrom([]string{"add", "remove"}).Draw(t, "change")
 		for _, k := range []string{"grace", "replicas", "policy", "gated", "ports", "addresses", "workload", "node", "to", "by", "resource", "each", "connections", "rate", "within",
-			"name", "value", change} {
+			"name", "value", "taint", "minAvailable", change} {
 			s.Args = append(s.Args, timeline.Arg{Key: k, Value: values[k].Draw(t, k)})
 		}
 		switch verb {

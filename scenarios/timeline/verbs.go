@@ -43,6 +43,8 @@ type Executor interface {
 	AskARP(ctx context.Context, s Step) error
 	PowerOff(ctx context.Context, s Step) error
 	PowerOn(ctx context.Context, s Step) error
+	CordonNode(ctx context.Context, s Step) error
+	EvictPods(ctx context.Context, s Step) error
 	WithholdAPI(ctx context.Context, s Step) error
 	ReturnAPI(ctx context.Context, s Step) error
 	EndWatches(ctx context.Context, s Step, expire bool) error
@@ -69,6 +71,7 @@ const (
 	NeedsControlPlane      // the replay control plane
 	NeedsAddresses         // fixed addresses for Services
 	NeedsCommands          // commands on nodes
+	NeedsOwnNodes          // nodes that need not be put back
 )
 
 // verb describes how the steps of a verb are parsed and checked, what they need, and how they are performed.
@@ -107,9 +110,9 @@ func describeVerbs() map[string]verb {
 	v := map[string]verb{
 		End: {object: nothing, idle: true, perform: func(Executor, context.Context, Step) error { return nil }},
 
-		"object apply":  {object: nothing, json: true, needs: NeedsAddresses, perform: Executor.ApplyObject},
-		"object patch":  {object: oneReference, json: true, perform: Executor.PatchObject},
-		"object delete": {object: oneReference, keys: []key{optional("grace", values.Duration(0, time.Hour))}, perform: Executor.DeleteObject},
+		"object apply":  {object: nothing, json: true, needs: NeedsAddresses, transition: (*checker).changeNode, perform: Executor.ApplyObject},
+		"object patch":  {object: oneReference, json: true, transition: (*checker).changeNode, perform: Executor.PatchObject},
+		"object delete": {object: oneReference, keys: []key{optional("grace", values.Duration(0, time.Hour))}, transition: (*checker).changeNode, perform: Executor.DeleteObject},
 
 		"workload deploy": {object: newWorkload, perform: Executor.DeployWorkload, keys: []key{optional("replicas", values.Number(1, 100)),
 			optional("policy", values.Word("Local", "Cluster")), optional("gated", values.Type[bool](values.Switch)), optional("ports", values.Number(1, 1000))}},
@@ -149,6 +152,10 @@ func describeVerbs() map[string]verb {
 
 		"node off": {object: oneNode, needs: NeedsPower, transition: (*checker).powerOff, perform: Executor.PowerOff},
 		"node on":  {object: oneNode, needs: NeedsPower, transition: (*checker).powerOn, perform: Executor.PowerOn},
+		"node cordon": {object: oneNode, needs: NeedsOwnNodes, transition: (*checker).cordon, perform: Executor.CordonNode,
+			keys: []key{optional("taint", values.Word(AutoscalerTaint))}},
+		"node evict": {object: oneNode, needs: NeedsOwnNodes, transition: (*checker).evict, perform: Executor.EvictPods,
+			keys: []key{optional("minAvailable", values.Number(1, 100))}},
 
 		"api away":   {object: nodeOrAll, needs: NeedsControlPlane, transition: (*checker).apiAway, perform: Executor.WithholdAPI},
 		"api back":   {object: nodeOrAll, needs: NeedsControlPlane, transition: (*checker).apiBack, perform: Executor.ReturnAPI},
@@ -185,6 +192,9 @@ const (
 	Block   = "proxy block"
 	Unblock = "proxy unblock"
 )
+
+// AutoscalerTaint is the key of the taint that the cluster autoscaler sets on a node before it removes the node.
+const AutoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 
 // laneStart is the verb of `lane` lines. Lanes start before the baseline, so no step has this verb.
 const laneStart = "lane start"
