@@ -42,7 +42,7 @@ func museumShowCommand() *cobra.Command {
 		Use: "show ID", Short: "Explain a bug: its trigger, what a run with it looks like, and the fix", Args: cobra.ExactArgs(1),
 		Long: `Explain a bug: which versions have it, what triggers it, what to look for in a report, and which change fixed it. The picture is of a
 run with the bug. With --timeline only the steps are printed, as hitless replay reads them. Where the trigger is a scenario, they are those of the
-run; runs of drain and interference have none.`,
+run.`,
 		Example: `  hitless museum show k8s-134147
   hitless museum show k8s-134147 --timeline > flush.timeline`,
 		RunE: func(cmd *cobra.Command, args []string) error {

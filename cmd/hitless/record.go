@@ -71,7 +71,7 @@ func replayCommand() *cobra.Command {
 		Long: `Run a timeline against a subject and judge the measurement.
 
 A timeline is a text with one step a line: docs/timeline.md. A run in a lab writes its steps as history/timeline in its folder, so
-that they can be replayed against another subject; drain and most kinds of interference have steps without a verb and write none.
+that they can be replayed against another subject. Only a second proxy (interference with what=second) is a step without a verb.
 Flags override nodes, rate, seed and parameters of the file. Results and exit codes are those of hitless run. A file that cannot be
 read is an error with its line, before anything is started.`,
 		Example: `  hitless replay docs/examples/k8s-71515.timeline --subject kube-proxy@v1.12.2/ipvs --controlplane replay

@@ -38,9 +38,6 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// Runs of these scenarios write no timeline.
-var withoutTimeline = []string{"drain", "interference"}
-
 // A newcomer learns a bug from ten lines, its steps and a picture.
 func TestEachEntryIsExplained(t *testing.T) {
 	for _, e := range All() {
@@ -51,12 +48,6 @@ func TestEachEntryIsExplained(t *testing.T) {
 			t.Errorf("%s has no picture: %q", e.ID, picture)
 		}
 		text, err := e.Text()
-		if slices.Contains(withoutTimeline, e.Scenario) {
-			if err == nil {
-				t.Errorf("%s has a timeline, although runs of %s write none", e.ID, e.Scenario)
-			}
-			continue
-		}
 		if err != nil {
 			t.Error(err)
 			continue

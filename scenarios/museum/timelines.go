@@ -38,7 +38,7 @@ func withTimeline(e Entry) Entry {
 //go:embed recorded
 var recorded embed.FS
 
-// Text returns the timeline of an entry: its own one, or that of a run with the bug. The error is that of a scenario whose runs write none.
+// Text returns the timeline of an entry: its own one, or that of a run with the bug. An entry whose run is not recorded yet has none.
 func (e Entry) Text() (string, error) {
 	for _, file := range []struct {
 		in   embed.FS
@@ -48,7 +48,7 @@ func (e Entry) Text() (string, error) {
 			return string(text), nil
 		}
 	}
-	return "", fmt.Errorf("%s has no timeline: its trigger is the scenario %s, whose runs write none", e.ID, e.Scenario)
+	return "", fmt.Errorf("%s has no timeline: no run of its scenario %s is recorded; `PICTURES=1 make museum` records one", e.ID, e.Scenario)
 }
 
 // excerptLines are the most lines of an excerpt.
