@@ -19,6 +19,7 @@ import (
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites/conformance"
 )
@@ -117,7 +118,7 @@ func repeatingConformance(f *pflag.FlagSet) string {
 			if kernel, err := vm.ParseKernelChoice(value); err == nil && name == "guest-kernel" {
 				value = kernel.String()
 			}
-			words = append(words, "--"+name, site.Word(value))
+			words = append(words, "--"+name, record.Word(value))
 		}
 	}
 	if f.Lookup("kubeconfig").Changed {

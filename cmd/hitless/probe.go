@@ -98,11 +98,7 @@ func oneTarget(_ *cobra.Command, args []string) error {
 func fillSession(o *session.Options, cmd *cobra.Command, name string, args []string, source, sign string) (err error) {
 	o.Target = args[0]
 	o.Words = commandLine(cmd, name, args)
-	var quoted []string
-	for _, word := range o.Words {
-		quoted = append(quoted, site.Word(word))
-	}
-	o.Command = strings.Join(quoted, " ")
+	o.Command = record.JoinWords(o.Words)
 	if o.Source, err = prefix(source); err == nil {
 		o.Sign, err = signingKey(cmd.Context(), sign)
 	}

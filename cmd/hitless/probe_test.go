@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/analysis"
-	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
@@ -100,7 +99,7 @@ func TestTheCommandOfAProbeCanBeRepeated(t *testing.T) {
 		if err := fillSession(&o, cmd, "probe", cmd.Flags().Args(), "", ""); err != nil || o.Command != c.want {
 			t.Errorf("%q is recorded as %s (%v), want %s", c.args, o.Command, err, c.want)
 		}
-		words, err := site.SplitWords(o.Command)
+		words, err := record.SplitWords(o.Command)
 		if err != nil || !slices.Equal(words, o.Words) {
 			t.Errorf("a shell reads %q (%v) of %s, whose words are %q", words, err, o.Command, o.Words)
 		}

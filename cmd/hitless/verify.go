@@ -13,7 +13,6 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/analysis/verify"
-	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 )
@@ -94,7 +93,7 @@ func verifyRun(h *record.History) (*verify.Result, error) {
 
 // missing are the files that the flags of a command promise and that do not exist.
 func missing(command string, exists map[string]bool) (files []string, err error) {
-	words, err := site.SplitWords(command)
+	words, err := record.SplitWords(command)
 	if err != nil {
 		return nil, fmt.Errorf("reading the command of the run: %w", err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/internal/input"
-	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports/compare"
@@ -48,7 +47,7 @@ func readConformance(ctx context.Context, path string) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	call, err := site.SplitWords(r.Command)
+	call, err := record.SplitWords(r.Command)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/analysis/verify"
-	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -60,7 +59,7 @@ func kindsOf(failures []analysis.Failures) (kinds []analysis.FailureKind) {
 
 // ofComparison are the arguments of the run of one subject and seed in the command of a comparison.
 func ofComparison(command, subject string, seed int64) (args []string, err error) {
-	words, err := site.SplitWords(command)
+	words, err := record.SplitWords(command)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +137,7 @@ func inLab(words []string) bool {
 
 // ofCommand repeats a row by its own command; nil if that is none of a run in a lab.
 func ofCommand(command string, read func(context.Context, string) (Row, error)) *Again {
-	words, err := site.SplitWords(command)
+	words, err := record.SplitWords(command)
 	if err != nil || len(words) < 3 || words[0] != "hitless" || words[1] != "run" || !inLab(words) {
 		return nil
 	}
@@ -154,7 +153,7 @@ func readVerified(ctx context.Context, path string) ([]Row, error) {
 		return nil, err
 	}
 	subject := ""
-	words, err := site.SplitWords(r.Run.Command)
+	words, err := record.SplitWords(r.Run.Command)
 	if i := slices.Index(words, "--subject"); err == nil && i >= 0 && i+1 < len(words) {
 		subject = words[i+1]
 	}

@@ -269,16 +269,16 @@ func entry(result *Result, path string, budget *record.Budget) (compare.Run, err
 func (o Options) compareCommand(asked Comparison) string {
 	words := []string{"hitless compare", o.Scenario}
 	for _, s := range asked.Subjects {
-		words = append(words, "--subject", site.Word(s))
+		words = append(words, "--subject", record.Word(s))
 	}
 	for _, k := range asked.Kernels {
-		words = append(words, "--guest-kernel", site.Word(k))
+		words = append(words, "--guest-kernel", record.Word(k))
 	}
 	if asked.Against != "" {
-		words = append(words, "--against", site.Word(asked.Against))
+		words = append(words, "--against", record.Word(asked.Against))
 	}
 	if asked.BudgetFile != "" {
-		words = append(words, "--budget", site.Word(asked.BudgetFile))
+		words = append(words, "--budget", record.Word(asked.BudgetFile))
 		o.Budget = "" // else its runs' words would have the file again
 	}
 	return strings.Join(append(words, append([]string{"--runs", strconv.Itoa(asked.Runs)}, o.LabOptions.Words(o.call())...)...), " ")

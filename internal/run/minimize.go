@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/hitless/hitless/analysis"
-	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
@@ -82,7 +81,7 @@ func fallbackOf(run record.Run, spec subject.Spec) map[string]string {
 func (f *Failure) Command(file string) string {
 	o := f.Options
 	o.Timeline, o.Nodes, o.Rate = f.Timeline, f.Timeline.Nodes, f.Timeline.Rate
-	return strings.Join(append([]string{"hitless replay", file, "--subject", site.Word(o.Subject)}, o.LabOptions.Words(o.call())...), " ")
+	return strings.Join(append([]string{"hitless replay", file, "--subject", record.Word(o.Subject)}, o.LabOptions.Words(o.call())...), " ")
 }
 
 // kernelOf is the kernel of a run's guest. named is needed for one from files.

@@ -214,7 +214,7 @@ func (o *Options) call() site.Call {
 		c.Options = append(c.Options, "--rate", strconv.FormatFloat(o.Rate, 'g', -1, 64))
 	}
 	if o.Budget != "" {
-		c.Options = append(c.Options, "--budget", site.Word(filepath.Base(o.Budget)))
+		c.Options = append(c.Options, "--budget", record.Word(filepath.Base(o.Budget)))
 	}
 	set := map[string]string{}
 	// The timeline that a run writes has no terminatingFallback, so that it can be replayed against any subject.
@@ -223,7 +223,7 @@ func (o *Options) call() site.Call {
 	}
 	maps.Copy(set, o.Set)
 	for _, key := range sortedKeys(set) {
-		c.Options = append(c.Options, "--set", site.Word(key+"="+set[key]))
+		c.Options = append(c.Options, "--set", record.Word(key+"="+set[key]))
 	}
 	return c
 }

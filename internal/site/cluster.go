@@ -80,7 +80,7 @@ func (l *LiveOptions) option() string {
 		return "--kind " + l.Kind
 	}
 	if l.Context != "" {
-		return "--kubeconfig FILE --context " + Word(l.Context)
+		return "--kubeconfig FILE --context " + record.Word(l.Context)
 	}
 	return "--kubeconfig FILE"
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,22 +145,6 @@ func TestTheProgramOfASubjectIsNoted(t *testing.T) {
 	one, same, other := noted("#!/bin/sh\n"), noted("#!/bin/sh\n"), noted("#!/bin/sh\nexit 1\n")
 	if one.Program != "own@v1" || len(one.Sha256) != 64 || one.Sha256 != same.Sha256 || one.Sha256 == other.Sha256 {
 		t.Errorf("%+v, again %+v, another program %+v", one, same, other)
-	}
-}
-
-// A command is split into the words of which it was made.
-func TestWordsOfACommand(t *testing.T) {
-	for _, words := range [][]string{{"hitless", "run", "rollout"}, {"a b", "it's", "", "x=y,z", "ä ö", "'", "--focus", "^a (b|c): "}} {
-		var quoted []string
-		for _, w := range words {
-			quoted = append(quoted, Word(w))
-		}
-		if got, err := SplitWords(strings.Join(quoted, " ")); err != nil || !slices.Equal(got, words) {
-			t.Errorf("%q was split into %q, %v", words, got, err)
-		}
-	}
-	if _, err := SplitWords("hitless 'run"); err == nil {
-		t.Error("an open quote is no error")
 	}
 }
 

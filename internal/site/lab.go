@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -182,7 +181,7 @@ func (o LabOptions) Command(c Call) string {
 	if file, is := strings.CutPrefix(named, "exec:"); is {
 		named = "exec:" + filepath.Base(file) // the folder does not affect the run
 	}
-	words := append(append([]string{}, c.Verb...), "--subject", Word(named), "--seed", fmt.Sprint(c.Seed))
+	words := append(append([]string{}, c.Verb...), "--subject", record.Word(named), "--seed", fmt.Sprint(c.Seed))
 	return strings.Join(append(words, o.Words(c)...), " ")
 }
 
@@ -197,7 +196,7 @@ func (o LabOptions) Repeat(c Call) string {
 	}
 	text := o.Command(c)
 	if ofFiles {
-		text = strings.Replace(text, guestKernelFlag+Word(kernel.String()), guestKernelFlag+Word(kernel.Absolute()), 1)
+		text = strings.Replace(text, guestKernelFlag+record.Word(kernel.String()), guestKernelFlag+record.Word(kernel.Absolute()), 1)
 	}
 	if c.File != "" {
 		text = strings.Replace(text, filepath.Base(c.File), quoted(c.File), 1)
@@ -213,48 +212,8 @@ func quoted(file string) string {
 	if path, err := filepath.Abs(file); err == nil {
 		file = path
 	}
-	return Word(file)
+	return record.Word(file)
 }
-
-// Word is a text as one word of a shell.
-func Word(text string) string {
-	if plainPath.MatchString(text) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}
-
-// SplitWords splits a command of Words into its words. An open quote is an error.
-func SplitWords(text string) (words []string, err error) {
-	word, open, begun := "", false, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '\'':
-			open, begun = !open, true
-		case open:
-			word += text[i : i+1]
-		case c == '\\' && i+1 < len(text):
-			i++
-			word, begun = word+text[i:i+1], true
-		case c == ' ':
-			if begun {
-				words = append(words, word)
-			}
-			word, begun = "", false
-		default:
-			word, begun = word+text[i:i+1], true
-		}
-	}
-	if open {
-		return nil, fmt.Errorf("the command %q has a quote that does not end", text)
-	}
-	if begun {
-		words = append(words, word)
-	}
-	return words, nil
-}
-
-var plainPath = regexp.MustCompile(`^[A-Za-z0-9/._@:+,=-]+$`)
 
 const guestKernelFlag = "--guest-kernel "
 
@@ -271,7 +230,7 @@ func (o LabOptions) Words(c Call) []string {
 		words = append(words, "--kernel", o.Kernel)
 	}
 	if kernel, err := vm.ParseKernelChoice(o.GuestKernel); err == nil && !kernel.Default() {
-		words = append(words, guestKernelFlag+Word(kernel.String()))
+		words = append(words, guestKernelFlag+record.Word(kernel.String()))
 	}
 	if o.Clock == "real" {
 		words = append(words, "--clock real")

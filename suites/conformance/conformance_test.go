@@ -15,6 +15,7 @@ import (
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/suites"
 )
 
@@ -84,7 +85,7 @@ func configOfFlags(t testing.TB, live *site.LiveOptions) (c Config, err error) {
 	if live.Named() {
 		c.Command = "go test ./suites/conformance -args -kubeconfig=FILE"
 		if live.Context != "" {
-			c.Command += " -context=" + site.Word(live.Context)
+			c.Command += " -context=" + record.Word(live.Context)
 		}
 	}
 	c.Progress = progress.Lines(func(line string) { fmt.Fprintln(os.Stderr, line) })
