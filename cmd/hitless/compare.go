@@ -8,10 +8,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/merge"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports/compare"
 	"github.com/hitless/hitless/scenarios/museum"
 )
@@ -62,6 +64,7 @@ reference fails only a budget that --budget gives. A shard that has made its run
 	f.StringVar(&asked.BudgetFile, "budget", "", "YAML `FILE` with the accepted loss of each run, also of the reference (default none, and the reference may lose)")
 	f.IntVar(&asked.Runs, "runs", 4, "runs of each subject, with the seeds 1 to this number")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/compare-SCENARIO)")
+	flags.Aside(f, "out")
 	signFlag(f, &o.Sign)
 	verifyFlag(f, &verify)
 	shardFlag(f, &part)
@@ -72,23 +75,51 @@ reference fails only a budget that --budget gives. A shard that has made its run
 
 func shardFlag(f *pflag.FlagSet, part *string) {
 	f.StringVar(part, "shard", "", "only part `I/N` of the runs, such as 1/3; hitless merge joins the folders")
+	flags.Aside(f, "shard")
 }
 
-// callOf is the call of a command, without its part and folder. A file has its name without the path.
+// callOf is the call of a command as one line for a shell, the same for all its shards. A file has its name without the path.
 func callOf(cmd *cobra.Command) string {
-	words := append([]string{cmd.CommandPath()}, cmd.Flags().Args()...)
+	words := append(strings.Fields(cmd.CommandPath()), cmd.Flags().Args()...)
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		switch f.Name {
-		case "shard", "out", "sign", "json":
+		if flags.IsAside(f) {
 			return
 		}
-		value := f.Value.String()
-		if file, is := strings.CutPrefix(value, "exec:"); is {
-			value = "exec:" + filepath.Base(file)
+		for _, value := range valuesOf(f) {
+			words = append(words, flagWords(f, withoutFolder(f, value))...)
 		}
-		words = append(words, "--"+f.Name+"="+value)
 	})
-	return strings.Join(words, " ")
+	return record.JoinWords(words)
+}
+
+// withoutFolder is the value of a flag without the folder of a file in it.
+func withoutFolder(f *pflag.Flag, value string) string {
+	if file, is := strings.CutPrefix(value, "exec:"); is {
+		return "exec:" + filepath.Base(file)
+	}
+	if kernel, err := vm.ParseKernelChoice(value); err == nil && f.Name == "guest-kernel" {
+		return kernel.String()
+	}
+	return value
+}
+
+// valuesOf are the values that a flag was given: several for one that can be given again.
+func valuesOf(f *pflag.Flag) []string {
+	if list, is := f.Value.(pflag.SliceValue); is {
+		return list.GetSlice()
+	}
+	return []string{f.Value.String()}
+}
+
+// flagWords are the words that give a flag a value.
+func flagWords(f *pflag.Flag, value string) []string {
+	switch f.NoOptDefVal {
+	case "":
+		return []string{"--" + f.Name, value}
+	case value:
+		return []string{"--" + f.Name}
+	}
+	return []string{"--" + f.Name + "=" + value} // without a value it would mean NoOptDefVal, and a value apart is another word
 }
 
 // tellShard says what is left to do after a shard.

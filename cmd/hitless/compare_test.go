@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/merge"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
@@ -112,5 +114,41 @@ func TestAnswerWithoutAReason(t *testing.T) {
 	cmd.SetOut(&out)
 	if err := concludeMerge(cmd, &merge.Whole{Bugs: []run.BugResult{{ID: "k8s-1", Answer: museum.NotSeen}}}, ""); err != nil || !strings.Contains(out.String(), "k8s-1") {
 		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+// The call that a shard names can be given to a shell, and is that of the other shards, on whatever machine they run.
+func TestTheCallOfAShardCanBeRepeated(t *testing.T) {
+	for name, of := range map[string]struct {
+		make       func() *cobra.Command
+		args, also []string
+	}{
+		"soak":   {soakCommand, []string{"--keep-going", "--seeds", "1..4"}, nil},
+		"museum": {museumRunCommand, []string{"--all", "--seed=-7"}, []string{"--json"}},
+	} {
+		dir := t.TempDir()
+		given := append([]string{"--set", "k=it's a b", "--set", "x=y,z", "--nodes", "5", "--subject", "exec:" + filepath.Join(dir, "a b.yaml"), "--guest-kernel", dir}, of.args...)
+		parsed := func(args ...string) (*cobra.Command, string) {
+			cmd := of.make()
+			flags.Strict(cmd)
+			if err := cmd.ParseFlags(args); err != nil {
+				t.Fatal(name, err)
+			}
+			return cmd, callOf(cmd)
+		}
+		_, call := parsed(append(given, "--shard", "1/2")...)
+		_, other := parsed(append(append(given, of.also...), "--shard", "2/2", "--binaries", dir, "--out", dir, "--sign", filepath.Join(dir, "key"))...)
+		if call != other {
+			t.Errorf("shards of one call have %s and %s", call, other)
+		}
+		c, err := record.ParseCommand(call)
+		if err != nil || !slices.Equal(c.Set(), []string{"k=it's a b", "x=y,z"}) || !slices.Equal(c.Values("subject"), []string{"exec:a b.yaml"}) ||
+			!slices.Equal(c.Values("guest-kernel"), []string{filepath.Base(dir)}) {
+			t.Fatalf("%s: %v", call, err)
+		}
+		again, repeated := parsed(c.Words[len(strings.Fields(of.make().CommandPath())):]...)
+		if set := valuesOf(again.Flags().Lookup("set")); !slices.Equal(set, c.Set()) || repeated != call {
+			t.Errorf("%s is read as %s with %q", call, repeated, set)
+		}
 	}
 }

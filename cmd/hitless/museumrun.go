@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/shard"
 	"github.com/hitless/hitless/internal/units"
@@ -66,6 +67,7 @@ is seen, else 3 when any run cannot tell. A shard to which no bug applies has 0.
 	f.BoolVar(&c.all, "all", false, "search for all bugs of the museum")
 	f.StringVar(&c.shard, "shard", "", "only part `I/N` of --all, such as 1/3; hitless merge joins the folders")
 	f.BoolVar(&c.asJSON, "json", false, "write the result as JSON")
+	flags.Aside(f, "out", "shard", "json")
 	signFlag(f, &c.o.Sign)
 	rateFlag(f, &c.o)
 	guestKernelFlag(f, &c.o)

@@ -199,6 +199,7 @@ func labFlags(f *pflag.FlagSet, o *run.Options) {
 // programsFlags are the flags that tell where upstream's programs come from.
 func programsFlags(f *pflag.FlagSet, o *run.Options) {
 	f.StringVar(&o.Binaries, "binaries", "", "folder of ready programs (kube-apiserver, etcd, ...) to use instead of building or downloading them")
+	flags.Aside(f, "binaries")
 	programsFlag(f, &o.Programs)
 }
 

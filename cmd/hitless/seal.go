@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/input"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
@@ -14,6 +15,7 @@ import (
 // signFlag is --sign, of commands that write records.
 func signFlag(f *pflag.FlagSet, file *string) {
 	f.StringVar(file, "sign", "", "sign the seal of the record with this ed25519 key, a private PEM `FILE`: docs/pipelines.md")
+	flags.Aside(f, "sign")
 }
 
 // verifyFlag is --verify-with, of commands that read finished runs.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/shard"
@@ -73,6 +74,7 @@ Exit codes: 0, pass; 1, a seed fails; 2, wrong usage or environment; 3, the meas
 	f.StringVar(&seeds, "seeds", "1", "one seed, or a range such as 1..16; as many at a time as this machine has CPUs and memory for")
 	f.BoolVar(&keepGoing, "keep-going", false, "go on after the first failed attempt")
 	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the results, one below it for each seed")
+	flags.Aside(f, "out")
 	signFlag(f, &o.Sign)
 	shardFlag(f, &part)
 	guestKernelFlag(f, &o)

@@ -29,6 +29,7 @@ const (
 const (
 	allowed = "hitless/allowed" // annotation of a flag: its special values
 	words   = "hitless/words"   // annotation of a flag: all its values
+	aside   = "hitless/aside"   // annotation of a flag that Aside declares
 )
 
 // Allow declares special values of a flag that mean something.
@@ -43,6 +44,17 @@ func Words(f *pflag.FlagSet, name string, all ...string) { annotate(f, name, wor
 
 // WordsOf returns the words that were declared for a flag; none if it takes others.
 func WordsOf(f *pflag.Flag) []string { return f.Annotations[words] }
+
+// Aside declares flags that change nothing of what a call measures, such as places of this machine, its part of the call, and how results are
+// shown. The text of the call leaves them out.
+func Aside(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		annotate(f, name, aside, "true")
+	}
+}
+
+// IsAside reports whether Aside declares a flag.
+func IsAside(f *pflag.Flag) bool { return len(f.Annotations[aside]) > 0 }
 
 func annotate(f *pflag.FlagSet, name, key string, values ...string) {
 	flag := f.Lookup(name)
