@@ -83,8 +83,7 @@ func (a *Analysis) nextSteps(r *Report) (steps []string) {
 	if r.Verdict != Fail || r.Totals.Dropped+r.Totals.Delayed == 0 {
 		return nil
 	}
-	changed := strings.Fields(TitleOf("", a.Run.Command))
-	if len(changed) > 0 {
+	if changed := Changed(a.Run.Command); len(changed) > 0 {
 		steps = append(steps, "Changed from default: "+strings.Join(changed, ", "))
 	}
 	steps = append(steps, a.whereToLook(r)...)

@@ -1,7 +1,9 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -296,29 +298,42 @@ func (r *Report) UnexplainedText() string {
 // TitleOf is a scenario with the parameters that the command of the run set: runs with the same title can be compared.
 func TitleOf(scenario, command string) string {
 	words := []string{scenario}
-	fields := strings.Fields(command)
-	for i, f := range fields[:max(0, len(fields)-1)] {
-		if f == "--set" {
-			words = append(words, strings.Trim(fields[i+1], "'")) // a value may be quoted for a shell
+	for _, pair := range Changed(command) {
+		if strings.ContainsAny(pair, " '") { // else two titles could be the same
+			pair = record.Word(pair)
 		}
+		words = append(words, pair)
 	}
 	return strings.Join(words, " ")
 }
 
+// Changed are the parameters that the command of a run set, KEY=VALUE. Of a damaged command they are those that can be read.
+func Changed(command string) []string {
+	c, _ := record.ParseCommand(command)
+	return c.Set()
+}
+
 // settings are the flags besides --set with which runs measure something else. Subject, seed and what made the run are no settings.
-var settings = []string{"rate", "nodes", "clock", "budget", "target", "protocol", "policy", "close", "path", "delayed-after", "namespace", "selector",
+var settings = []string{"rate", "nodes", "clock", budgetFlag, "target", "protocol", "policy", "close", "path", "delayed-after", "namespace", "selector",
 	"fleet", "fleet-everywhere", "fleet-on-host", "fleet-rate"}
 
-// SettingsOf is TitleOf with the other settings of the command, in order of their names: runs with the same text measure the same.
+const budgetFlag = "budget"
+
+// SettingsOf is TitleOf with the other settings of the command, in order of their names: runs with the same text measure the same. The
+// folder of a file is no setting.
 func SettingsOf(scenario, command string) string {
 	words := []string{TitleOf(scenario, command)}
-	for _, option := range slices.Sorted(slices.Values(strings.Split(command, " --")[1:])) {
-		name, value := option, ""
-		if i := strings.IndexAny(option, " ="); i >= 0 {
-			name, value = option[:i], " "+strings.TrimSpace(option[i+1:])
-		}
-		if slices.Contains(settings, name) {
-			words = append(words, "--"+name+value)
+	c, _ := record.ParseCommand(command) // as far as it can be read
+	slices.SortStableFunc(c.Flags, func(a, b record.Flag) int { return cmp.Compare(a.Name, b.Name) })
+	for _, f := range c.Flags {
+		switch {
+		case !slices.Contains(settings, f.Name):
+		case f.Value == "":
+			words = append(words, "--"+f.Name)
+		case f.Name == budgetFlag:
+			words = append(words, "--"+f.Name, record.Word(path.Base(f.Value)))
+		default:
+			words = append(words, "--"+f.Name, record.Word(f.Value))
 		}
 	}
 	return strings.Join(words, " ")

@@ -37,9 +37,9 @@ func ParseCommand(text string) (Command, error) {
 	return c, err
 }
 
-// Is reports whether the command is of hitless and begins with a word, such as run.
+// Is reports whether the command is of hitless and its next word is a verb, such as run.
 func (c Command) Is(verb string) bool {
-	return len(c.Args) > 1 && c.Args[0] == "hitless" && c.Args[1] == verb
+	return len(c.Words) > 1 && c.Words[0] == "hitless" && c.Words[1] == verb
 }
 
 // Has reports whether the command has one of the flags.

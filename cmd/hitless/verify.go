@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -93,12 +92,12 @@ func verifyRun(h *record.History) (*verify.Result, error) {
 
 // missing are the files that the flags of a command promise and that do not exist.
 func missing(command string, exists map[string]bool) (files []string, err error) {
-	words, err := record.SplitWords(command)
+	c, err := record.ParseCommand(command)
 	if err != nil {
 		return nil, fmt.Errorf("reading the command of the run: %w", err)
 	}
-	for _, f := range []struct{ flag, file string }{{"--capture", record.CaptureFile}, {"--capture", record.CountersFile}, {"--loop", record.LoopFile}} {
-		if slices.Contains(words, f.flag) && !exists[f.file] {
+	for _, f := range []struct{ flag, file string }{{"capture", record.CaptureFile}, {"capture", record.CountersFile}, {"loop", record.LoopFile}} {
+		if c.Has(f.flag) && !exists[f.file] {
 			files = append(files, f.file)
 		}
 	}

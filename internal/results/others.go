@@ -47,7 +47,7 @@ func readConformance(ctx context.Context, path string) (rows []Row, err error) {
 	if err != nil {
 		return nil, err
 	}
-	call, err := record.SplitWords(r.Command)
+	call, err := record.ParseCommand(r.Command)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func readConformance(ctx context.Context, path string) (rows []Row, err error) {
 		if s.Run == "" {
 			continue // it was skipped: nothing was measured
 		}
-		if len(call) > 1 && call[0] == "hitless" && inLab(call) {
-			row.Again = &Again{append(slices.Clone(call[1:]), "--focus", conformance.FocusOf(s.Name)), specOf(s.Name)}
+		if call.Is("conformance") && inLab(call) {
+			row.Again = &Again{append(slices.Clone(call.Words[1:]), "--focus", conformance.FocusOf(s.Name)), specOf(s.Name)}
 		}
 		rows = append(rows, row)
 	}

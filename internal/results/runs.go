@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -59,39 +58,35 @@ func kindsOf(failures []analysis.Failures) (kinds []analysis.FailureKind) {
 
 // ofComparison are the arguments of the run of one subject and seed in the command of a comparison.
 func ofComparison(command, subject string, seed int64) (args []string, err error) {
-	words, err := record.SplitWords(command)
+	c, err := record.ParseCommand(command)
 	if err != nil {
 		return nil, err
 	}
-	if len(words) < 3 || words[0] != "hitless" || words[1] != "compare" || !inLab(words) {
+	if !c.Is("compare") || len(c.Args) != 3 || !inLab(c) {
 		return nil, fmt.Errorf("%q is no command of a comparison in a lab", command)
 	}
 	name, kernel, _ := strings.Cut(subject, onKernel)
 	given := name
-	for words := words[3:]; len(words) > 0; {
-		flag, value := words[0], ""
-		words = words[1:]
-		if len(words) > 0 && !strings.HasPrefix(words[0], "--") {
-			value, words = words[0], words[1:]
-		}
+	for _, f := range c.Flags {
+		flag := "--" + f.Name
 		switch {
-		case flag == "--subject":
-			if subjectName(value) == name {
-				given = value
+		case f.Name == "subject":
+			if subjectName(f.Value) == name {
+				given = f.Value
 			}
-		case flag == "--runs" || flag == "--against" || flag == "--guest-kernel" && kernel != "":
-		case flag == "--set" && value == "to="+name: // as in a comparison: an upgrade of the subject to itself
+		case f.Name == "runs" || f.Name == "against" || f.Name == "guest-kernel" && kernel != "":
+		case f.Name == "set" && f.Value == "to="+name: // as in a comparison: an upgrade of the subject to itself
 			args = append(args, flag, "to="+scenarios.Itself)
-		case value == "":
+		case f.Value == "":
 			args = append(args, flag)
 		default:
-			args = append(args, flag, value)
+			args = append(args, flag, f.Value)
 		}
 	}
 	if kernel != "" {
 		args = append(args, "--guest-kernel", kernel)
 	}
-	return append([]string{"run", words[2], "--subject", given, "--seed", strconv.FormatInt(seed, 10)}, args...), nil
+	return append([]string{"run", c.Args[2], "--subject", given, "--seed", strconv.FormatInt(seed, 10)}, args...), nil
 }
 
 // subjectName is the name of a subject in a comparison: exec:FILE without its folder and extension.
@@ -128,20 +123,17 @@ func readSuite(ctx context.Context, path string) (rows []Row, err error) {
 }
 
 // inLab reports whether a command runs in a lab, and writes only its results: a check must not touch a live cluster because a file says so.
-func inLab(words []string) bool {
-	return !slices.ContainsFunc(words, func(word string) bool {
-		flag, _, _ := strings.Cut(word, "=")
-		return slices.Contains([]string{"--kubeconfig", "--in-cluster", "--kind", "--sign", "--out"}, flag)
-	})
+func inLab(c record.Command) bool {
+	return !c.Has("kubeconfig", "in-cluster", "kind", "sign", "out")
 }
 
 // ofCommand repeats a row by its own command; nil if that is none of a run in a lab.
 func ofCommand(command string, read func(context.Context, string) (Row, error)) *Again {
-	words, err := record.SplitWords(command)
-	if err != nil || len(words) < 3 || words[0] != "hitless" || words[1] != "run" || !inLab(words) {
+	c, err := record.ParseCommand(command)
+	if err != nil || !c.Is("run") || len(c.Words) < 3 || !inLab(c) {
 		return nil
 	}
-	return &Again{words[1:], read}
+	return &Again{c.Words[1:], read}
 }
 
 // verified are the results of `hitless verify --json`: one row.
@@ -153,9 +145,9 @@ func readVerified(ctx context.Context, path string) ([]Row, error) {
 		return nil, err
 	}
 	subject := ""
-	words, err := record.SplitWords(r.Run.Command)
-	if i := slices.Index(words, "--subject"); err == nil && i >= 0 && i+1 < len(words) {
-		subject = words[i+1]
+	c, err := record.ParseCommand(r.Run.Command)
+	if given := c.Values("subject"); err == nil && len(given) > 0 {
+		subject = given[0]
 	}
 	return []Row{{Name: r.Run.Command, Subject: subject, Verdict: string(r.Run.Verdict), Wrong: wrongOf(r), HistorySha256: r.Run.HistorySha256, Again: ofCommand(r.Run.Command, readRun),
 		Origin: Origin{r.Run.ProgramSha256, kernelOf(r.Run.Kernel), r.Run.ControlPlane, r.Run.Made}}}, nil

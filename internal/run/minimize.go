@@ -70,7 +70,8 @@ func OpenFailure(ctx context.Context, dir string, o Options) (*Failure, error) {
 func fallbackOf(run record.Run, spec subject.Spec) map[string]string {
 	const key = "terminatingFallback"
 	value := run.Parameters[key]
-	given := slices.Contains(strings.Fields(run.Command), key+"="+value)
+	command, _ := record.ParseCommand(run.Command) // as far as it can be read
+	given := slices.Contains(command.Set(), key+"="+value)
 	if given || spec.Exec == nil && value != spec.DefaultFallback() {
 		return map[string]string{key: value}
 	}

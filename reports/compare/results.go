@@ -137,10 +137,10 @@ func stuckText(runs []Run) string {
 
 // disturbance is the title of a comparison without the parameters baseline and settle.
 func disturbance(c *Comparison) string {
-	words := strings.Fields(analysis.TitleOf(c.Scenario, c.Command))
-	return strings.Join(slices.DeleteFunc(words, func(s string) bool {
+	changed := slices.DeleteFunc(analysis.Changed(c.Command), func(s string) bool {
 		return strings.HasPrefix(s, "baseline=") || strings.HasPrefix(s, "settle=")
-	}), " ")
+	})
+	return strings.Join(append([]string{c.Scenario}, changed...), " ")
 }
 
 // byClass counts the failures of a run by their class.
