@@ -281,5 +281,5 @@ func (o Options) compareCommand(asked Comparison) string {
 		words = append(words, "--budget", record.Word(asked.BudgetFile))
 		o.Budget = "" // else its runs' words would have the file again
 	}
-	return strings.Join(append(words, append([]string{"--runs", strconv.Itoa(asked.Runs)}, o.LabOptions.Words(o.call())...)...), " ")
+	return strings.Join(append(words, append([]string{"--runs", strconv.Itoa(asked.Runs)}, o.LabOptions.Words(o.call(), filepath.Base)...)...), " ")
 }

@@ -78,11 +78,11 @@ func fallbackOf(run record.Run, spec subject.Spec) map[string]string {
 	return nil
 }
 
-// Command replays a timeline as the trials do.
+// Command replays a timeline as the trials do. Its files have the paths that the user gave.
 func (f *Failure) Command(file string) string {
 	o := f.Options
 	o.Timeline, o.Nodes, o.Rate = f.Timeline, f.Timeline.Nodes, f.Timeline.Rate
-	return strings.Join(append([]string{"hitless replay", file, "--subject", record.Word(o.Subject)}, o.LabOptions.Words(o.call())...), " ")
+	return strings.Join(append([]string{"hitless replay", record.Word(file), "--subject", record.Word(o.Subject)}, o.LabOptions.Words(o.call(), func(file string) string { return file })...), " ")
 }
 
 // kernelOf is the kernel of a run's guest. named is needed for one from files.

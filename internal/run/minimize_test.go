@@ -99,6 +99,11 @@ func TestCommandOfMinimizedTimeline(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", o, got, want)
 		}
 	}
+	f := Failure{Timeline: line, Options: Options{LabOptions: site.LabOptions{Subject: "exec:my proxy.yaml", ControlPlane: "kube"}}}
+	c, err := record.ParseCommand(f.Command("out/it's minimized"))
+	if err != nil || !slices.Equal(c.Args, []string{"hitless", "replay", "out/it's minimized"}) || !slices.Equal(c.Values("subject"), []string{"exec:my proxy.yaml"}) {
+		t.Errorf("%+v: %v", c, err)
+	}
 }
 
 // A folder without a failed run is a usage error.

@@ -201,7 +201,7 @@ func (o *Options) call() site.Call {
 	}
 	rate := 100.0
 	if o.Timeline != nil {
-		c.Verb, c.File = []string{"hitless replay", filepath.Base(o.Timeline.File)}, o.Timeline.File
+		c.Verb, c.File = []string{"hitless replay"}, o.Timeline.File
 		if o.entry != "" {
 			c.Verb, c.File = []string{"hitless museum run", o.entry}, ""
 		}
@@ -211,11 +211,9 @@ func (o *Options) call() site.Call {
 		c.Out = filepath.Join("out", o.Scenario)
 	}
 	if o.Rate != rate {
-		c.Options = append(c.Options, "--rate", strconv.FormatFloat(o.Rate, 'g', -1, 64))
+		c.RateOption = []string{"--rate", strconv.FormatFloat(o.Rate, 'g', -1, 64)}
 	}
-	if o.Budget != "" {
-		c.Options = append(c.Options, "--budget", record.Word(filepath.Base(o.Budget)))
-	}
+	c.BudgetFile = o.Budget
 	set := map[string]string{}
 	// The timeline that a run writes has no terminatingFallback, so that it can be replayed against any subject.
 	if value, given := o.settings()[scenarios.TerminatingFallback.Key]; given {
@@ -223,7 +221,7 @@ func (o *Options) call() site.Call {
 	}
 	maps.Copy(set, o.Set)
 	for _, key := range sortedKeys(set) {
-		c.Options = append(c.Options, "--set", record.Word(key+"="+set[key]))
+		c.SetOptions = append(c.SetOptions, key+"="+set[key])
 	}
 	return c
 }
@@ -231,7 +229,7 @@ func (o *Options) call() site.Call {
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
 // command is the command that repeats a run in a lab.
-func (o *Options) command() string { return o.LabOptions.Command(o.call()) }
+func (o *Options) command() string { return o.LabOptions.Command(o.call(), filepath.Base) }
 
 // report passes an event on to the caller, if it wants any.
 func (o *Options) report(e progress.Event) {

@@ -2,10 +2,13 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -400,4 +403,84 @@ func TestOptionsAfterAnInterrupt(t *testing.T) {
 	if _, err := subjectOf(ctx, record.Run{}, o.Subject); !errors.Is(err, context.Canceled) {
 		t.Errorf("the subject of an earlier run: %v, want the end of the context", err)
 	}
+}
+
+// The commands of committed runs are written as they were, byte for byte: they are part of histories.
+func TestCommandsOfCommittedRunsStay(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "docs", "results", "*", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`"command": ("hitless run (?:[^"\\]|\\.)*")`).FindAllSubmatch(data, -1) {
+			var text string
+			if err := json.Unmarshal(m[1], &text); err != nil {
+				t.Fatal(err)
+			}
+			c, err := record.ParseCommand(text)
+			if err != nil || len(c.Args) != 3 || c.Has("out") {
+				continue // the suites add the folder
+			}
+			o := optionsOf(t, c)
+			if err := o.fillDefaults(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := o.command(); got != text {
+				t.Errorf("%s is written as %s", text, got)
+			}
+			checked++
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d commands were found", checked)
+	}
+}
+
+// optionsOf are the options of a run by its command.
+func optionsOf(t *testing.T, c record.Command) Options {
+	t.Helper()
+	o := Options{Scenario: c.Args[2], Set: map[string]string{}, LabOptions: site.LabOptions{Cache: t.TempDir()}, Program: "hitless"}
+	var err error
+	for _, f := range c.Flags {
+		switch f.Name {
+		case "subject":
+			o.Subject = f.Value
+		case "seed":
+			o.Seed, err = strconv.ParseInt(f.Value, 10, 64)
+		case "rate":
+			o.Rate, err = strconv.ParseFloat(f.Value, 64)
+		case "nodes":
+			o.Nodes, err = strconv.Atoi(f.Value)
+		case "controlplane":
+			o.ControlPlane = f.Value
+		case "kernel":
+			o.Kernel = f.Value
+		case "guest-kernel":
+			o.GuestKernel = f.Value
+		case "clock":
+			o.Clock = f.Value
+		case "programs":
+			o.Programs = build.Programs(f.Value)
+		case "budget":
+			o.Budget = f.Value
+		case "capture":
+			o.Capture = true
+		case "loop":
+			o.Loop = true
+		case "set":
+			key, value, _ := strings.Cut(f.Value, "=")
+			o.Set[key] = value
+		default:
+			t.Fatalf("no option of a run is --%s", f.Name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
 }

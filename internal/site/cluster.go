@@ -393,10 +393,10 @@ func (r *Cluster) inputs() string {
 
 // command is the command that repeats the run, without paths of this machine.
 func (r *Cluster) command() string {
-	words := append(append([]string{}, r.Verb...), r.live.option(), "--target", r.live.Target)
+	words := append(r.verb(filepath.Base), r.live.option(), "--target", r.live.Target)
 	words = append(words, r.live.Fleet.words()...)
 	if r.live.Nodes > 0 {
 		words = append(words, r.nodesOption(r.live.Nodes)...)
 	}
-	return strings.Join(append(words, r.Options...), " ")
+	return strings.Join(append(words, r.options(filepath.Base)...), " ")
 }

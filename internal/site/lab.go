@@ -125,7 +125,7 @@ func (l *lab) checkStop() error {
 
 // prepare makes the folder and checks this machine.
 func (l *lab) prepare() error {
-	if err := l.claim(l.LabOptions.Command(l.Call)); err != nil {
+	if err := l.claim(l.LabOptions.Command(l.Call, filepath.Base)); err != nil {
 		return err
 	}
 	return l.checkMachine()
@@ -175,50 +175,37 @@ func lastLines(lines []string, n int) []string {
 	return all[max(0, len(all)-n):]
 }
 
-// Command is the command that repeats the run.
-func (o LabOptions) Command(c Call) string {
+// Command is the command that repeats the run, with the files under their paths by path. That of a record has no folders, which do not affect
+// the run (filepath.Base).
+func (o LabOptions) Command(c Call, path func(file string) string) string {
 	named := o.Subject
 	if file, is := strings.CutPrefix(named, "exec:"); is {
-		named = "exec:" + filepath.Base(file) // the folder does not affect the run
+		named = "exec:" + path(file)
 	}
-	words := append(append([]string{}, c.Verb...), "--subject", record.Word(named), "--seed", fmt.Sprint(c.Seed))
-	return strings.Join(append(words, o.Words(c)...), " ")
+	words := append(c.verb(path), "--subject", record.Word(named), "--seed", fmt.Sprint(c.Seed))
+	return strings.Join(append(words, o.Words(c, path)...), " ")
 }
 
-// Repeat is Command from any folder of this machine: the files in it have absolute paths, quoted for a shell. It is empty if Command has
-// no file. It is no part of the history, which must not depend on where files are.
+// Repeat is Command from any folder of this machine. It is empty if Command has no file. It is no part of the history, which must not
+// depend on where files are.
 func (o LabOptions) Repeat(c Call) string {
-	described, is := strings.CutPrefix(o.Subject, "exec:")
-	kernel, err := vm.ParseKernelChoice(o.GuestKernel)
-	ofFiles := err == nil && kernel.String() != kernel.Absolute()
-	if !is && c.File == "" && !ofFiles {
+	text := o.Command(c, absolute)
+	if text == o.Command(c, filepath.Base) {
 		return ""
-	}
-	text := o.Command(c)
-	if ofFiles {
-		text = strings.Replace(text, guestKernelFlag+record.Word(kernel.String()), guestKernelFlag+record.Word(kernel.Absolute()), 1)
-	}
-	if c.File != "" {
-		text = strings.Replace(text, filepath.Base(c.File), quoted(c.File), 1)
-	}
-	if is {
-		text = strings.Replace(text, "--subject exec:"+filepath.Base(described), "--subject exec:"+quoted(described), 1)
 	}
 	return text
 }
 
-// quoted is the absolute path of a file as one word of a shell.
-func quoted(file string) string {
+// absolute is the absolute path of a file.
+func absolute(file string) string {
 	if path, err := filepath.Abs(file); err == nil {
-		file = path
+		return path
 	}
-	return record.Word(file)
+	return file
 }
 
-const guestKernelFlag = "--guest-kernel "
-
 // Words are the options that runs and comparisons share, where they are not the defaults.
-func (o LabOptions) Words(c Call) []string {
+func (o LabOptions) Words(c Call, path func(file string) string) []string {
 	var words []string
 	if o.ControlPlane != "kube" {
 		words = append(words, "--controlplane", o.ControlPlane)
@@ -230,7 +217,7 @@ func (o LabOptions) Words(c Call) []string {
 		words = append(words, "--kernel", o.Kernel)
 	}
 	if kernel, err := vm.ParseKernelChoice(o.GuestKernel); err == nil && !kernel.Default() {
-		words = append(words, guestKernelFlag+record.Word(kernel.String()))
+		words = append(words, "--guest-kernel", record.Word(kernel.Text(path)))
 	}
 	if o.Clock == "real" {
 		words = append(words, "--clock real")
@@ -241,7 +228,7 @@ func (o LabOptions) Words(c Call) []string {
 	if o.Loop {
 		words = append(words, "--loop")
 	}
-	return append(append(words, c.nodesOption(o.Nodes)...), c.Options...)
+	return append(append(words, c.nodesOption(o.Nodes)...), c.options(path)...)
 }
 
 // Header is the header of the record. It is complete when the site is prepared.
@@ -255,7 +242,7 @@ func (l *lab) Header() record.Run {
 		SchemaVersion: record.HistoryVersion, Scenario: l.plan.Scenario, Parameters: l.plan.Parameters, Seed: l.plan.Seed,
 		Kernel: l.kernel, Clock: l.clock,
 		Subject:      record.Subject{Name: l.spec.Name, Version: l.spec.Version, Mode: l.spec.Mode, Flags: l.spec.Flags},
-		ControlPlane: l.plan.ControlPlane, Nodes: NodeNames(l.plan.Nodes), InputsSha256: l.inputs, ProgramSha256: l.program, Command: l.LabOptions.Command(l.Call),
+		ControlPlane: l.plan.ControlPlane, Nodes: NodeNames(l.plan.Nodes), InputsSha256: l.inputs, ProgramSha256: l.program, Command: l.LabOptions.Command(l.Call, filepath.Base),
 		Budget: l.Budget, Programs: l.plan.Programs, Tools: l.replacedTools(),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -57,8 +58,10 @@ type Call struct {
 	Program  string  // file of hitless, which probes and guests run
 
 	Verb         []string // first words of the command that repeats the run
-	File         string   // that the last word of Verb names, as the user gave it; empty for none
-	Options      []string // --rate and --set of that command, where they are not the defaults
+	File         string   // that follows them, as the user gave it; empty for none
+	RateOption   []string // --rate of that command, where it is not the default
+	BudgetFile   string   // of --budget, as the user gave it; empty for none
+	SetOptions   []string // --set of that command, KEY=VALUE
 	DefaultNodes int      // number of nodes that the command leaves out
 
 	// Length is about how long the run takes by its own clock, from the baseline on; 0 where that is not known.
@@ -82,6 +85,27 @@ func (c Call) report(e progress.Event) {
 
 // message reports a line of text of the host.
 func (c Call) message(text string) { c.report(progress.Event{Kind: progress.Message, Text: text}) }
+
+// verb are the first words of the command that repeats the run, with its file.
+func (c Call) verb(path func(file string) string) []string {
+	words := slices.Clone(c.Verb)
+	if c.File != "" {
+		words = append(words, record.Word(path(c.File)))
+	}
+	return words
+}
+
+// options are the last words of that command.
+func (c Call) options(path func(file string) string) []string {
+	words := slices.Clone(c.RateOption)
+	if c.BudgetFile != "" {
+		words = append(words, "--budget", record.Word(path(c.BudgetFile)))
+	}
+	for _, pair := range c.SetOptions {
+		words = append(words, "--set", record.Word(pair))
+	}
+	return words
+}
 
 // nodesOption returns --nodes where it is not the default.
 func (c Call) nodesOption(nodes int) []string {

@@ -103,32 +103,23 @@ func (c KernelChoice) name() (string, bool) {
 }
 
 // String is the choice without the folders of its files, which do not affect a run.
-func (c KernelChoice) String() string { return c.text(filepath.Base) }
+func (c KernelChoice) String() string { return c.Text(filepath.Base) }
 
-// Absolute is the choice from any folder of this machine.
-func (c KernelChoice) Absolute() string {
-	return c.text(func(file string) string {
-		if path, err := filepath.Abs(file); err == nil {
-			return path
-		}
-		return file
-	})
-}
-
-func (c KernelChoice) text(of func(file string) string) string {
+// Text is the choice with each of its files by path. A folder is absolute before that, because the name of . is that of the folder.
+func (c KernelChoice) Text(path func(file string) string) string {
 	if name, is := c.name(); is {
 		return name
 	}
 	if c.dir != "" {
-		path, err := filepath.Abs(c.dir) // the name of . is that of the folder
+		dir, err := filepath.Abs(c.dir)
 		if err != nil {
-			path = c.dir
+			dir = c.dir
 		}
-		return of(path)
+		return path(dir)
 	}
 	var files []string
 	for _, file := range c.packages {
-		files = append(files, of(file))
+		files = append(files, path(file))
 	}
 	return strings.Join(files, ",")
 }
