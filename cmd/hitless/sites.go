@@ -120,7 +120,7 @@ func runOnEach(cmd *cobra.Command, o run.Options, versions []string) error {
 		if err != nil && err.Error() != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "hitless: Kubernetes %s: %v\n", version, err)
 		}
-		worst = max(worst, exitCode(cmd.Context(), err))
+		worst = worse(worst, exitCode(cmd.Context(), err))
 	}
 	if worst != exitPass {
 		return exitError{code: worst}

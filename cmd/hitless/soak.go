@@ -226,9 +226,12 @@ func paceOf(virtual, wall, cpu time.Duration) string {
 	return text
 }
 
+// worse is the exit code of two runs: a failure tells more than a run that cannot be trusted, and that more than one that was not made.
 func worse(a, b int) int {
-	if a == analysis.Fail.ExitCode() || b == exitPass {
-		return a
+	for _, code := range []int{analysis.Fail.ExitCode(), exitInvalid, exitUsage} {
+		if a == code || b == code {
+			return code
+		}
 	}
-	return b
+	return max(a, b)
 }

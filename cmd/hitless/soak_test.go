@@ -7,8 +7,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 )
+
+// A failure is not hidden by a run that is invalid or was skipped, in whatever order they end.
+func TestTheWorstRunGivesTheExitCode(t *testing.T) {
+	order := []int{exitPass, exitUsage, exitInvalid, analysis.Fail.ExitCode()}
+	for i, b := range order {
+		for _, a := range order[:i+1] {
+			if worse(a, b) != b || worse(b, a) != b {
+				t.Errorf("of the exit codes %d and %d the worse is %d and %d, want %d", a, b, worse(a, b), worse(b, a), b)
+			}
+		}
+	}
+}
 
 // The result of a seed is printed when the seed ends, also before an interrupt or an error of another seed.
 func TestSeedsAreReportedAsTheyEnd(t *testing.T) {
