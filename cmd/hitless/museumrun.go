@@ -220,7 +220,7 @@ func printBug(out io.Writer, b run.BugResult) {
 		fmt.Fprintf(out, "  %s\n", reason)
 	}
 	if b.HistorySha256 != "" {
-		fmt.Fprintf(out, "history sha256   %s\nreport           %s/report.html\n", b.HistorySha256, b.Folder)
+		fmt.Fprintf(out, "history sha256   %s\nreport           %s\n", b.HistorySha256, filepath.Join(b.Folder, reports.PageFile))
 	}
 }
 

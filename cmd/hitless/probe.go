@@ -18,6 +18,7 @@ import (
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
 )
 
 func probeCommand() *cobra.Command {
@@ -54,7 +55,7 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 			if err != nil {
 				return err
 			}
-			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(result.Dir, "report.html"))
+			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(result.Dir, reports.PageFile))
 			return conclude(cmd, result.Report, result.Origin())
 		},
 	}

@@ -250,7 +250,7 @@ func printHashes(cmd *cobra.Command, r *run.Result) {
 
 func printPlace(cmd *cobra.Command, r *run.Result) {
 	if r.Report != nil || r.Partial != nil {
-		fmt.Fprintf(cmd.OutOrStdout(), "report           %s/report.html\n", r.Dir)
+		fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(r.Dir, reports.PageFile))
 	}
 }
 

@@ -192,7 +192,7 @@ func soakLine(out io.Writer, seed int64, s *run.Result) {
 	r := s.Report
 	virtual := time.Duration(r.Run.Duration * float64(time.Second)).Round(time.Second)
 	fmt.Fprintf(out, "seed %d  %s  %s\n        %s; history sha256 %s; %s\n", seed, strings.ToUpper(string(r.Verdict)),
-		strings.Join(r.Reasons, "; "), paceOf(virtual, s.Wall, s.CPUTime), s.HistorySha256, filepath.Join(s.Dir, "report.html"))
+		strings.Join(r.Reasons, "; "), paceOf(virtual, s.Wall, s.CPUTime), s.HistorySha256, filepath.Join(s.Dir, reports.PageFile))
 	if r.Verdict == analysis.Fail {
 		fmt.Fprintf(out, "        repeat it: %s\n", s.Command)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/probes/watch"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
 )
 
 func watchCommand() *cobra.Command {
@@ -252,7 +253,7 @@ or whose machine went down, gets a report of what it had recorded: it is invalid
 			if killed {
 				fmt.Fprintln(cmd.ErrOrStderr(), "hitless: the watch did not end in order: it was killed, or the machine went down; this is the report of its record")
 			}
-			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(r.Dir, "report.html"))
+			defer fmt.Fprintf(cmd.OutOrStdout(), "report           %s\n", filepath.Join(r.Dir, reports.PageFile))
 			return conclude(cmd, r.Report, r.Origin)
 		},
 	}

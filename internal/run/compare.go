@@ -232,13 +232,13 @@ func (o Options) compareRuns(ctx context.Context, dir string, names []string, pa
 			result, err := Run(ctx, one)
 			if invalid := (*InvalidError)(nil); errors.As(err, &invalid) && result != nil {
 				one.report(progress.Event{Kind: progress.Message, Text: invalid.Error()})
-				compared[i].Runs[seed-1] = compare.InvalidRun(one.Seed, filepath.Join(name, "report.json"), result.HistorySha256)
+				compared[i].Runs[seed-1] = compare.InvalidRun(one.Seed, filepath.Join(name, reports.ReportFile), result.HistorySha256)
 				return nil
 			}
 			if err != nil {
 				return fmt.Errorf("%s with seed %d: %w", compared[i].Subject, seed, err)
 			}
-			compared[i].Runs[seed-1], err = entry(result, filepath.Join(name, "report.json"), options.Budget)
+			compared[i].Runs[seed-1], err = entry(result, filepath.Join(name, reports.ReportFile), options.Budget)
 			return err
 		})
 	}

@@ -42,7 +42,7 @@ func OpenFailure(ctx context.Context, dir string, o Options) (*Failure, error) {
 	if r.Verdict != analysis.Fail {
 		return nil, usagef("the run in %s has the verdict %s: only one that failed can be made shorter", dir, r.Verdict)
 	}
-	file := filepath.Join(dir, "history", record.TimelineFile)
+	file := filepath.Join(dir, record.HistoryDir, record.TimelineFile)
 	if _, err := os.Stat(file); err != nil {
 		file = filepath.Join(dir, record.TimelineFile) // the folder of the history itself
 	}

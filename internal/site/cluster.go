@@ -343,7 +343,7 @@ func (r *Cluster) collect(runErr error) (*Result, error) {
 	}
 	facts := hostFacts{Command: os.Args, Out: r.Out, Started: r.begin.UTC().Format(time.RFC3339), WallSeconds: time.Since(r.begin).Seconds(),
 		CPU: -1, Notes: append([]string{"the cluster at " + r.cluster.Server + "; such runs are not repeatable"}, r.notes...)}
-	if err := writeJSON(filepath.Join(r.dir(), "host.json"), facts); err != nil {
+	if err := writeJSON(filepath.Join(r.dir(), record.HostFile), facts); err != nil {
 		return nil, err
 	}
 	result := &Result{Dir: r.dir(), InputsSha256: r.inputs(), Wall: time.Since(r.begin)}

@@ -296,7 +296,7 @@ func (l *lab) storeCheckpoint(region []byte) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	history := filepath.Join(work, "history")
+	history := filepath.Join(work, record.HistoryDir)
 	if _, err := extract(region, work, history); err != nil {
 		return err
 	}
