@@ -114,11 +114,7 @@ func measure(ctx context.Context, plan Plan, r *recorder, now func() time.Durati
 		return fmt.Errorf("raising the limits of the lab's kernel: %w", err)
 	}
 	err = bench.Run(ctx, what, bench.Config{Dir: stateDir, Program: Program, Binaries: Binaries, Now: now, Progress: newConsole(now).stage,
-		Save: func(name string, data []byte) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.keep(r.frames.Write(vm.FrameFile, append([]byte(name+"\x00"), data...)))
-		}})
+		Save: r.file})
 	r.saveLogs(filepath.Join(stateDir, "logs"))
 	return err
 }
@@ -200,7 +196,7 @@ func runScenario(ctx context.Context, s scenarios.Scenario, plan Plan, l *lab.La
 	err = scenarios.Run(ctx, s, w)
 	rate, table := countWakeups().since(before, now()-begin)
 	newConsole(now).message(fmt.Sprintf("%.1f wake-ups in a second of the run", rate))
-	_ = r.frames.Write(vm.FrameFile, []byte("logs/wakeups.txt\x00"+table)) // not part of the measurement
+	_ = r.frames.WriteFile("logs/wakeups.txt", []byte(table)) // not part of the measurement
 	if err := errors.Join(err, lanes.Close(), saveLoop(), saveCapture(), l.Proxies.RecordLogs(failed.near)); err != nil {
 		return err
 	}
@@ -217,8 +213,7 @@ func (r *recorder) saveLogs(dir string) {
 		const most = 4 << 20
 		data, err := os.ReadFile(file)
 		if err == nil {
-			payload := append([]byte("logs/"+filepath.Base(file)+"\x00"), data[max(0, len(data)-most):]...)
-			_ = r.frames.Write(vm.FrameFile, payload) // logs are not part of the measurement
+			_ = r.frames.WriteFile("logs/"+filepath.Base(file), data[max(0, len(data)-most):]) // logs are not part of the measurement
 		}
 	}
 }

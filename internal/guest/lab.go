@@ -85,7 +85,7 @@ func offerInVM(_ context.Context, l *lab.Lab, ready LabReady, r *recorder, now f
 	}
 	data, err := json.Marshal(ready)
 	if err == nil {
-		err = r.frames.Write(vm.FrameFile, append([]byte(ReadyFile+"\x00"), data...))
+		err = r.frames.WriteFile(ReadyFile, data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reporting to the host that the lab is up: %w", err)

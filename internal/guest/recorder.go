@@ -112,7 +112,7 @@ func (r *recorder) hasStopped() bool {
 func (r *recorder) file(name string, content []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keep(r.frames.Write(vm.FrameFile, append([]byte(name+"\x00"), content...)))
+	r.keep(r.frames.WriteFile(name, content))
 }
 
 func (r *recorder) flush() {

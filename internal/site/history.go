@@ -1,7 +1,6 @@
 package site
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -62,11 +61,14 @@ func extract(region []byte, dir, history string) (end ending, err error) {
 }
 
 func extractFile(dir string, payload []byte) error {
-	name, content, found := bytes.Cut(payload, []byte{0})
-	if !found || !filepath.IsLocal(string(name)) {
+	name, content, err := vm.ParseFile(payload)
+	if err != nil {
+		return err
+	}
+	if !filepath.IsLocal(name) {
 		return fmt.Errorf("the guest sent a file with the name %q", name)
 	}
-	path := filepath.Join(dir, string(name))
+	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@
 package site
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -142,7 +141,10 @@ func readReady(region []byte) (message guest.LabReady, err error) {
 		if err != nil {
 			return message, fmt.Errorf("reading the message of the lab: %w", err)
 		}
-		if text, is := bytes.CutPrefix(payload, []byte(guest.ReadyFile+"\x00")); is && kind == vm.FrameFile {
+		if kind != vm.FrameFile {
+			continue
+		}
+		if name, text, err := vm.ParseFile(payload); err == nil && name == guest.ReadyFile {
 			return message, json.Unmarshal(text, &message)
 		}
 	}

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ type FrameKind uint32
 const (
 	FrameEvent    FrameKind = iota + 1 // one line of events.ndjson
 	FrameAttempts                      // a piece of attempts.bin
-	FrameFile                          // a file for the run's directory: name, NUL, content
+	FrameFile                          // a file for the run's directory; see WriteFile
 	FrameTrailer                       // the end; the payload is the error message, empty on success
 	FrameTimeline                      // a piece of the run's timeline
 )
@@ -102,6 +103,20 @@ type FrameWriter struct {
 	region []byte
 	at     int
 	number uint32
+}
+
+// WriteFile writes a file for the run's directory: its name, NUL, its content.
+func (w *FrameWriter) WriteFile(name string, content []byte) error {
+	return w.Write(FrameFile, append([]byte(name+"\x00"), content...))
+}
+
+// ParseFile reads the payload of a FrameFile.
+func ParseFile(payload []byte) (name string, content []byte, err error) {
+	before, content, found := bytes.Cut(payload, []byte{0})
+	if !found {
+		return "", nil, errors.New("the guest sent a file without a name")
+	}
+	return string(before), content, nil
 }
 
 // NewFrameWriter starts at the first frame of the region.

@@ -83,3 +83,29 @@ func TestDamageIsDetected(t *testing.T) {
 		t.Error("damage to the plan was not detected")
 	}
 }
+
+// A file keeps its name and content, which may have NULs; a payload without a name is refused.
+func TestFilesInFrames(t *testing.T) {
+	region := make([]byte, RegionSize)
+	w := NewFrameWriter(region)
+	files := map[string]string{"logs/a.log": "a\x00b\n", "empty": ""}
+	for name, content := range files {
+		if err := w.WriteFile(name, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := NewFrameReader(region)
+	for range files {
+		kind, payload, err := r.Next()
+		if err != nil || kind != FrameFile {
+			t.Fatal(kind, err)
+		}
+		name, content, err := ParseFile(payload)
+		if want, has := files[name]; err != nil || !has || string(content) != want {
+			t.Errorf("the file %s has %q: %v", name, content, err)
+		}
+	}
+	if _, _, err := ParseFile([]byte("no name")); err == nil {
+		t.Error("a file without a name is no error")
+	}
+}
