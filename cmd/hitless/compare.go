@@ -78,21 +78,26 @@ func shardFlag(f *pflag.FlagSet, part *string) {
 	flags.Aside(f, "shard")
 }
 
-// callOf is the call of a command as one line for a shell, the same for all its shards. A file has its name without the path.
+// callOf is the call of a command as one line for a shell, the same on all machines: without its part, its places and their folders.
 func callOf(cmd *cobra.Command) string {
-	words := append(strings.Fields(cmd.CommandPath()), cmd.Flags().Args()...)
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if flags.IsAside(f) {
-			return
-		}
-		for _, value := range valuesOf(f) {
-			words = append(words, flagWords(f, withoutFolder(f, value))...)
-		}
-	})
-	return record.JoinWords(words)
+	return record.JoinWords(commandLine(cmd, strings.TrimPrefix(cmd.CommandPath(), "hitless "), cmd.Flags().Args(), withoutFolder))
 }
 
-// withoutFolder is the value of a flag without the folder of a file in it.
+// commandLine has the words of a call by its name, with the flags that were given and change what it measures, in the order of their names.
+func commandLine(cmd *cobra.Command, name string, args []string, written func(*pflag.Flag, string) string) []string {
+	words := append(append([]string{"hitless"}, strings.Fields(name)...), args...)
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !flags.IsAside(f) {
+			words = append(words, flagWords(f, written)...)
+		}
+	})
+	return words
+}
+
+// asGiven is the value of a flag.
+func asGiven(_ *pflag.Flag, value string) string { return value }
+
+// withoutFolder is the value of a flag without what only this machine has: a file has its name, and one that is not of the measurement none.
 func withoutFolder(f *pflag.Flag, value string) string {
 	if file, is := strings.CutPrefix(value, "exec:"); is {
 		return "exec:" + filepath.Base(file)
@@ -100,7 +105,25 @@ func withoutFolder(f *pflag.Flag, value string) string {
 	if kernel, err := vm.ParseKernelChoice(value); err == nil && f.Name == "guest-kernel" {
 		return kernel.String()
 	}
+	if flags.IsPlace(f) {
+		return "FILE"
+	}
 	return value
+}
+
+// flagWords are the words that give a flag its values again.
+func flagWords(f *pflag.Flag, written func(*pflag.Flag, string) string) (words []string) {
+	for _, value := range valuesOf(f) {
+		switch value = written(f, value); f.NoOptDefVal {
+		case "":
+			words = append(words, "--"+f.Name, value)
+		case value:
+			words = append(words, "--"+f.Name)
+		default: // without a value it would mean NoOptDefVal, and a value apart is another word
+			words = append(words, "--"+f.Name+"="+value)
+		}
+	}
+	return words
 }
 
 // valuesOf are the values that a flag was given: several for one that can be given again.
@@ -109,17 +132,6 @@ func valuesOf(f *pflag.Flag) []string {
 		return list.GetSlice()
 	}
 	return []string{f.Value.String()}
-}
-
-// flagWords are the words that give a flag a value.
-func flagWords(f *pflag.Flag, value string) []string {
-	switch f.NoOptDefVal {
-	case "":
-		return []string{"--" + f.Name, value}
-	case value:
-		return []string{"--" + f.Name}
-	}
-	return []string{"--" + f.Name + "=" + value} // without a value it would mean NoOptDefVal, and a value apart is another word
 }
 
 // tellShard says what is left to do after a shard.

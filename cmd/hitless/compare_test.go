@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/merge"
@@ -146,9 +148,52 @@ func TestTheCallOfAShardCanBeRepeated(t *testing.T) {
 			!slices.Equal(c.Values("guest-kernel"), []string{filepath.Base(dir)}) {
 			t.Fatalf("%s: %v", call, err)
 		}
-		again, repeated := parsed(c.Words[len(strings.Fields(of.make().CommandPath())):]...)
+		again, repeated := parsed(c.Words[2:]...)
 		if set := valuesOf(again.Flags().Lookup("set")); !slices.Equal(set, c.Set()) || repeated != call {
 			t.Errorf("%s is read as %s with %q", call, repeated, set)
 		}
+	}
+}
+
+// The call of a conformance report leaves out the selection, the part and the places of a machine.
+func TestTheCallOfAConformanceReport(t *testing.T) {
+	cmd := conformanceCommand()
+	flags.Strict(cmd)
+	if err := cmd.ParseFlags([]string{"--subject", "exec:/some folder/a b.yaml", "--kubeconfig", "/home/me/config", "--context", "it's", "--seed", "3", "--focus", "x", "--skip", "y",
+		"--label-filter", "core", "--shard", "1/2", "--out", "o", "--museum", "m.json", "--sign", "key", "--dry-run", "--address-within", "5m"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := callOf(cmd), `hitless conformance --context 'it'\''s' --kubeconfig FILE --seed 3 --subject 'exec:a b.yaml'`; got != want {
+		t.Errorf("the call is %s, want %s", got, want)
+	}
+}
+
+// The worker of a watch gets the flags as they were given, and one that resumes it finds the files from any folder.
+func TestArgumentsOfTheWorkerOfAWatch(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	cmd := watchStart()
+	flags.Strict(cmd)
+	if err := cmd.ParseFlags([]string{"--kubeconfig", "k", "--selector", "tier in (a,b)", "--sign", "key", "--out", "o", "--rate", "5"}); err != nil {
+		t.Fatal(err)
+	}
+	parsed := func(args []string) map[string]string {
+		worker := watchWorker()
+		if err := worker.ParseFlags(args[2:]); err != nil {
+			t.Fatal(err)
+		}
+		values := map[string]string{}
+		worker.Flags().Visit(func(f *pflag.Flag) { values[f.Name] = f.Value.String() })
+		return values
+	}
+	want := map[string]string{"kubeconfig": "k", "selector": "tier in (a,b)", "sign": "key", "out": "o", "rate": "5"}
+	if got := parsed(workerArgs(cmd, nil)); !maps.Equal(got, want) {
+		t.Errorf("the worker gets %v, want %v", got, want)
+	}
+	args, err := resumeArgs(cmd)
+	delete(want, "out")
+	want["kubeconfig"], want["sign"] = filepath.Join(dir, "k"), filepath.Join(dir, "key")
+	if got := parsed(args); err != nil || !maps.Equal(got, want) {
+		t.Errorf("the one that resumes gets %v (%v), want %v", got, err, want)
 	}
 }

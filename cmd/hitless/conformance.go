@@ -18,8 +18,6 @@ import (
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/internal/version"
-	"github.com/hitless/hitless/lab/vm"
-	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites/conformance"
 )
@@ -57,6 +55,7 @@ was not run, 130 interrupted.`,
 	f.StringVar(&bugs, "museum", "", "add historical bugs to the report: museum.json of hitless museum run --all with the same subject, a `FILE`")
 	signFlag(f, &c.Options.Sign)
 	f.BoolVar(&c.DryRun, "dry-run", false, "list the selected specs, their labels and their runs, and stop")
+	flags.Aside(f, "label-filter", "focus", "skip", "shard", "out", "museum", "dry-run", "address-within")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := sites.chooseSite(f, c.Options); err != nil {
 			return err
@@ -78,7 +77,7 @@ was not run, 130 interrupted.`,
 		if c.Sum, err = version.OwnSum(cmd.Context()); err != nil {
 			return err
 		}
-		c.Command = repeatingConformance(f)
+		c.Command = callOf(cmd)
 		if c.DryRun {
 			return planConformance(cmd, c)
 		}
@@ -103,28 +102,8 @@ func conformanceSites(f *pflag.FlagSet, o *run.Options) siteFlags {
 	f.AddFlagSet(lab)
 	f.AddFlagSet(cluster)
 	f.StringVar(&o.Live.Kubeconfig, "kubeconfig", "", "examine the proxy of the cluster of this kubeconfig, a `FILE`, instead of one in a lab: docs/clusters.md")
+	flags.Place(f, "kubeconfig")
 	return siteFlags{run.InLab: lab, run.InCluster: cluster}
-}
-
-// repeatingConformance is the call without its selection and folders. A file has its name without the path.
-func repeatingConformance(f *pflag.FlagSet) string {
-	words := []string{"hitless conformance"}
-	for _, name := range []string{"subject", "guest-kernel", "controlplane", "programs", "context", "target", "seed"} {
-		if flag := f.Lookup(name); flag.Changed {
-			value := flag.Value.String()
-			if file, is := strings.CutPrefix(value, "exec:"); is {
-				value = "exec:" + filepath.Base(file)
-			}
-			if kernel, err := vm.ParseKernelChoice(value); err == nil && name == "guest-kernel" {
-				value = kernel.String()
-			}
-			words = append(words, "--"+name, record.Word(value))
-		}
-	}
-	if f.Lookup("kubeconfig").Changed {
-		words = append(words, "--kubeconfig FILE")
-	}
-	return strings.Join(words, " ")
 }
 
 // planConformance lists the selected specs.

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,7 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
   hitless probe shop.example:80 --path /healthz --policy reuse:5s --close rst`,
 		Args: oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := fillSession(&o, cmd, "probe", args, source, sign); err != nil {
+			if err := fillSession(&o, cmd, "probe", args[0], source, sign); err != nil {
 				return err
 			}
 			o.Progress = newScreen(cmd.ErrOrStderr()).message
@@ -65,6 +64,7 @@ Ctrl-C ends the measurement in an orderly way and is no failure: the exit code i
 	cmd.Flags().DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline; 0 is until Ctrl-C")
 	flags.Allow(cmd.Flags(), "duration", flags.Zero)
 	cmd.Flags().StringVar(&o.Out, "out", filepath.Join("out", session.Scenario), "folder for the results")
+	flags.Aside(cmd.Flags(), "out")
 	return cmd
 }
 
@@ -95,10 +95,13 @@ func oneTarget(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// fillSession sets what the flags cannot set themselves; name is the command as a user calls it.
-func fillSession(o *session.Options, cmd *cobra.Command, name string, args []string, source, sign string) (err error) {
-	o.Target = args[0]
-	o.Words = commandLine(cmd, name, args)
+// fillSession sets what the flags cannot set themselves; name is the command as a user calls it. A watch of a cluster has no target.
+func fillSession(o *session.Options, cmd *cobra.Command, name, target, source, sign string) (err error) {
+	var args []string
+	if target != "" {
+		args = []string{target}
+	}
+	o.Target, o.Words = target, commandLine(cmd, name, args, asGiven)
 	o.Command = record.JoinWords(o.Words)
 	if o.Source, err = prefix(source); err == nil {
 		o.Sign, err = signingKey(cmd.Context(), sign)
@@ -115,25 +118,6 @@ func prefix(text string) (netip.Prefix, error) {
 		return p, fmt.Errorf("--source: %w; give a range such as 10.200.0.0/16", err)
 	}
 	return p, nil
-}
-
-// commandLine has the words of the call, with the flags that were given, in the order of their names. Flags that change nothing of the
-// measurement are left out.
-func commandLine(cmd *cobra.Command, name string, args []string) []string {
-	words := append([]string{"hitless"}, strings.Fields(name)...)
-	words = append(words, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "" })...)
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		switch value := f.Value.String(); {
-		case slices.Contains([]string{"out", "sign", "verbose"}, f.Name):
-		case f.NoOptDefVal == "":
-			words = append(words, "--"+f.Name, value)
-		case f.NoOptDefVal == value:
-			words = append(words, "--"+f.Name)
-		default: // without a value it would mean NoOptDefVal, and a value apart is another word
-			words = append(words, "--"+f.Name+"="+value)
-		}
-	})
-	return words
 }
 
 // secondsTo prints a line for each second on a terminal; elsewhere, where lines are kept, only for those with failures.

@@ -96,7 +96,7 @@ func TestTheCommandOfAProbeCanBeRepeated(t *testing.T) {
 		if err := cmd.ParseFlags(c.args); err != nil {
 			t.Fatal(err)
 		}
-		if err := fillSession(&o, cmd, "probe", cmd.Flags().Args(), "", ""); err != nil || o.Command != c.want {
+		if err := fillSession(&o, cmd, "probe", cmd.Flags().Arg(0), "", ""); err != nil || o.Command != c.want {
 			t.Errorf("%q is recorded as %s (%v), want %s", c.args, o.Command, err, c.want)
 		}
 		words, err := record.SplitWords(o.Command)
@@ -115,7 +115,7 @@ func TestTheCommandOfAProbeCanBeRepeated(t *testing.T) {
 	}
 	// A watch of a cluster has no target.
 	cmd, o := watchStart(), session.Options{}
-	if err := errors.Join(cmd.ParseFlags([]string{"--kubeconfig", "k", "--selector", "tier in (a,b)"}), fillSession(&o, cmd, "watch start", []string{""}, "", "")); err != nil ||
+	if err := errors.Join(cmd.ParseFlags([]string{"--kubeconfig", "k", "--selector", "tier in (a,b)"}), fillSession(&o, cmd, "watch start", "", "", "")); err != nil ||
 		o.Command != "hitless watch start --kubeconfig k --selector 'tier in (a,b)'" {
 		t.Errorf("%s (%v)", o.Command, err)
 	}

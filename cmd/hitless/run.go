@@ -265,6 +265,7 @@ func printPartial(cmd *cobra.Command, r *run.Result) error {
 // verboseFlag is --verbose, of commands that print a report.
 func verboseFlag(f *pflag.FlagSet) {
 	f.BoolP("verbose", "v", false, "print the losses of each second, the lanes, the self-test and the hashes too")
+	flags.Aside(f, "verbose")
 }
 
 // isVerbose reports whether the longer text was asked for. Some commands have no such flag.

@@ -16,6 +16,7 @@ import (
 func signFlag(f *pflag.FlagSet, file *string) {
 	f.StringVar(file, "sign", "", "sign the seal of the record with this ed25519 key, a private PEM `FILE`: docs/pipelines.md")
 	flags.Aside(f, "sign")
+	flags.Place(f, "sign")
 }
 
 // verifyFlag is --verify-with, of commands that read finished runs.

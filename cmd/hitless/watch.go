@@ -13,6 +13,7 @@ import (
 
 	"github.com/hitless/hitless/internal/clusterwatch"
 	"github.com/hitless/hitless/internal/flags"
+	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/probes/watch"
@@ -44,6 +45,7 @@ the report and the exit code that "hitless probe" gives (0 pass, 1 fail, 3 inval
 type watchOptions struct {
 	clusterwatch.Options
 	target, source, sign string
+	sites                siteFlags
 }
 
 func watchStart() *cobra.Command {
@@ -102,13 +104,17 @@ func (o *watchOptions) flags(f *pflag.FlagSet) {
 	signFlag(f, &o.sign)
 	outOfWatch(f, &o.Out)
 	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "measure the Services of the live cluster of this `FILE`, at --rate attempts per second for each port and address (default 10)")
-	f.StringVar(&o.Context, "context", "", "context of the kubeconfig (default its current one)")
-	f.StringVar(&o.Namespace, "namespace", "", "only Services of this namespace (default all)")
-	f.StringVar(&o.Selector, "selector", "", "only Services with these labels, such as tier=edge (default all)")
-	f.StringVar(&o.target, "target", targetExternal, "where the Services are measured: external (load balancers and externalIPs), or nodePort (on each node)")
-	f.StringVar(&o.Proxy, "proxy", clusterwatch.DefaultProxy, "`NAMESPACE/NAME` of the proxy's DaemonSet, whose pods explain losses")
-	f.StringVar(&o.Listen, "listen", "", "serve /metrics for Prometheus on this `HOST:PORT` while the watch of a cluster runs")
-	flags.Words(f, "target", targetExternal, targetNodePort)
+	cluster := pflag.NewFlagSet("", pflag.ContinueOnError)
+	cluster.StringVar(&o.Context, "context", "", "context of the kubeconfig (default its current one)")
+	cluster.StringVar(&o.Namespace, "namespace", "", "only Services of this namespace (default all)")
+	cluster.StringVar(&o.Selector, "selector", "", "only Services with these labels, such as tier=edge (default all)")
+	cluster.StringVar(&o.target, "target", targetExternal, "where the Services are measured: external (load balancers and externalIPs), or nodePort (on each node)")
+	cluster.StringVar(&o.Proxy, "proxy", clusterwatch.DefaultProxy, "`NAMESPACE/NAME` of the proxy's DaemonSet, whose pods explain losses")
+	cluster.StringVar(&o.Listen, "listen", "", "serve /metrics for Prometheus on this `HOST:PORT` while the watch of a cluster runs")
+	flags.Words(cluster, "target", targetExternal, targetNodePort)
+	flags.Place(f, "kubeconfig")
+	f.AddFlagSet(cluster)
+	o.sites = siteFlags{run.InLab: pflag.NewFlagSet("", pflag.ContinueOnError), run.InCluster: cluster} // an address has none of them, like a lab
 }
 
 // The values of --target.
@@ -117,22 +123,17 @@ const (
 	targetNodePort = "nodePort"
 )
 
-// ofClusters are the flags of watches of clusters alone.
-var ofClusters = []string{"context", "namespace", "selector", "target", "proxy", "listen"}
-
 // fill checks the flags, and sets what they cannot set themselves.
 func (o *watchOptions) fill(cmd *cobra.Command, args []string) error {
 	f := cmd.Flags()
 	if o.Kubeconfig == "" {
-		for _, name := range ofClusters {
-			if f.Changed(name) {
-				return fmt.Errorf("--%s is for watches of clusters; name the cluster with --kubeconfig FILE", name)
-			}
+		if err := o.sites.check(f, run.InLab); err != nil {
+			return err
 		}
 		if err := oneTarget(cmd, args); err != nil {
 			return fmt.Errorf("%w; or name a cluster with --kubeconfig FILE", err)
 		}
-		return fillSession(&o.Options.Options, cmd, "watch start", args, o.source, o.sign)
+		return fillSession(&o.Options.Options, cmd, "watch start", args[0], o.source, o.sign)
 	}
 	if len(args) > 0 {
 		return fmt.Errorf("%s and --kubeconfig both say what to measure; give one", args[0])
@@ -144,7 +145,7 @@ func (o *watchOptions) fill(cmd *cobra.Command, args []string) error {
 		o.Protocol = probes.ProtocolTCPDial
 	}
 	o.NodePorts = o.target == targetNodePort
-	return fillSession(&o.Options.Options, cmd, "watch start", []string{""}, o.source, o.sign)
+	return fillSession(&o.Options.Options, cmd, "watch start", "", o.source, o.sign)
 }
 
 // name is what the watch is of, for its state.
@@ -157,12 +158,13 @@ func (o *watchOptions) name(args []string) string {
 
 func outOfWatch(f *pflag.FlagSet, out *string) {
 	f.StringVar(out, "out", filepath.Join("out", "watch"), "folder of the watch and its results")
+	flags.Aside(f, "out")
 }
 
 // workerArgs are the arguments of the worker, with the same target and flags.
 func workerArgs(cmd *cobra.Command, args []string) []string {
 	words := []string{"watch", "worker"}
-	cmd.Flags().Visit(func(f *pflag.Flag) { words = append(words, "--"+f.Name+"="+f.Value.String()) })
+	cmd.Flags().Visit(func(f *pflag.Flag) { words = append(words, flagWords(f, asGiven)...) })
 	if len(args) > 0 {
 		words = append(append(words, "--"), args...)
 	}
@@ -173,15 +175,16 @@ func workerArgs(cmd *cobra.Command, args []string) []string {
 func resumeArgs(cmd *cobra.Command) (words []string, err error) {
 	words = []string{"watch", "worker"}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		value := f.Value.String()
-		switch f.Name {
-		case "out":
+		if f.Name == "out" {
 			return
-		case "kubeconfig", "sign":
-			path, failed := filepath.Abs(value)
-			value, err = path, errors.Join(err, failed)
 		}
-		words = append(words, "--"+f.Name+"="+value)
+		words = append(words, flagWords(f, func(f *pflag.Flag, value string) string {
+			if flags.IsPlace(f) {
+				path, failed := filepath.Abs(value)
+				value, err = path, errors.Join(err, failed)
+			}
+			return value
+		})...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("finding the files that the watch needs after a kill: %w; give whole paths", err)

@@ -30,6 +30,7 @@ const (
 	allowed = "hitless/allowed" // annotation of a flag: its special values
 	words   = "hitless/words"   // annotation of a flag: all its values
 	aside   = "hitless/aside"   // annotation of a flag that Aside declares
+	place   = "hitless/place"   // annotation of a flag that Place declares
 )
 
 // Allow declares special values of a flag that mean something.
@@ -55,6 +56,16 @@ func Aside(f *pflag.FlagSet, names ...string) {
 
 // IsAside reports whether Aside declares a flag.
 func IsAside(f *pflag.Flag) bool { return len(f.Annotations[aside]) > 0 }
+
+// Place declares flags whose value is a file of this machine.
+func Place(f *pflag.FlagSet, names ...string) {
+	for _, name := range names {
+		annotate(f, name, place, "true")
+	}
+}
+
+// IsPlace reports whether Place declares a flag.
+func IsPlace(f *pflag.Flag) bool { return len(f.Annotations[place]) > 0 }
 
 func annotate(f *pflag.FlagSet, name, key string, values ...string) {
 	flag := f.Lookup(name)
