@@ -229,7 +229,8 @@ func (a *Analysis) disturbedNodes() map[string]bool {
 		case record.Fault:
 			nodes[e.Node] = nodes[e.Node] || !body.Control
 		case record.Proxy: // the states that only a step makes
-			nodes[e.Node] = nodes[e.Node] || a.inLab() && slices.Contains([]string{"stopped", "killed", "continued", "flushed", "restored", "blocked", "unblocked", "cleanup"}, body.State)
+			nodes[e.Node] = nodes[e.Node] || a.inLab() && slices.Contains([]record.ProxyState{record.ProxyStopped, record.ProxyKilled, record.ProxyContinued, record.ProxyFlushed,
+				record.ProxyRestored, record.ProxyBlocked, record.ProxyUnblocked, record.ProxyCleanup}, body.State)
 		}
 	}
 	return nodes

@@ -47,12 +47,13 @@ var weights = map[string]float64{
 
 // The phrases for states of pods, proxies and nodes.
 var (
-	podPhrases = map[string]string{"terminating": "started terminating", "exited": "exited", "unready": "became unready",
-		"sigterm": "got SIGTERM", "removed": "was removed"}
-	proxyPhrases = map[string]string{"flushed": "had its tables emptied", "restored": "had its tables put back",
-		"blocked": "could no longer write its rules", "unblocked": "could write its rules again", "exited": "exited",
-		"started": "started", "ready": "became ready", "cleanup": "began to clean up", "continued": "was continued", "synced": "wrote its tables"}
-	nodePhrases = map[string]string{"removed": "was removed from the cluster", "unready": "became unready", "cordoned": "was cordoned"}
+	podPhrases = map[record.PodState]string{record.PodTerminating: "started terminating", record.PodExited: "exited", record.PodUnready: "became unready",
+		record.PodSigterm: "got SIGTERM", record.PodRemoved: "was removed"}
+	proxyPhrases = map[record.ProxyState]string{record.ProxyFlushed: "had its tables emptied", record.ProxyRestored: "had its tables put back",
+		record.ProxyBlocked: "could no longer write its rules", record.ProxyUnblocked: "could write its rules again", record.ProxyExited: "exited",
+		record.ProxyStarted: "started", record.ProxyReady: "became ready",
+		record.ProxyCleanup: "began to clean up", record.ProxyContinued: "was continued", record.ProxySynced: "wrote its tables"}
+	nodePhrases = map[record.NodeState]string{record.NodeRemoved: "was removed from the cluster", record.NodeUnready: "became unready", record.NodeCordoned: "was cordoned"}
 )
 
 // weightInjected is the weight of the faults that a proof or a scenario injects.
@@ -69,8 +70,8 @@ func (a *Analysis) suspectsOf() (byNode map[string][]Candidate, standing []Candi
 		var found []Candidate
 		switch body := e.Body.(type) {
 		case record.Node:
-			if body.State == "off" || body.State == "on" {
-				dark[e.Node] = body.State == "off"
+			if body.State == record.NodeOff || body.State == record.NodeOn {
+				dark[e.Node] = body.State == record.NodeOff
 			}
 		case record.Proxy, record.Pod:
 			if dark[NodeOf(e)] {
@@ -99,9 +100,9 @@ func (a *Analysis) suspectsOf() (byNode map[string][]Candidate, standing []Candi
 // noteExit keeps the exits of proxies that have not started again.
 func noteExit(exits map[string]record.Event, e record.Event) {
 	switch body, _ := e.Body.(record.Proxy); body.State {
-	case "exited":
+	case record.ProxyExited:
 		exits[e.Node] = e
-	case "started":
+	case record.ProxyStarted:
 		delete(exits, e.Node)
 	}
 }
@@ -162,45 +163,47 @@ func (a *Analysis) suspectOf(e record.Event) Candidate {
 	}
 	switch body := e.Body.(type) {
 	case record.Pod:
-		s.pod, s.event = PodOf(e), "pod "+body.State
+		s.pod, s.event = PodOf(e), "pod "+string(body.State)
 		s.what = "pod " + s.pod + on + " " + podPhrases[body.State]
 		s.backend = a.servesSomething(s.pod)
 	case record.Endpoint:
 		a.endpointSuspect(e, body, &s)
 	case record.Service:
-		s.service, s.event, s.what = body.Service, "service "+body.State, e.Text
-		if body.State == "deleted" {
+		s.service, s.event, s.what = body.Service, "service "+string(body.State), e.Text
+		if body.State == record.ServiceDeleted {
 			s.standing, s.backend = true, true
 			s.until = a.after(e, func(later record.Event) bool {
 				again := later.Body.(record.Service)
-				return again.State == "created" && again.Service == body.Service
+				return again.State == record.ServiceCreated && again.Service == body.Service
 			})
 		}
 	case record.Proxy:
-		s.event = "proxy " + body.State
-		s.what = "the proxy" + on + " " + cmp.Or(proxyPhrases[body.State], "was "+body.State)
+		s.event = "proxy " + string(body.State)
+		s.what = "the proxy" + on + " " + cmp.Or(proxyPhrases[body.State], "was "+string(body.State))
 		s.anywhere = true
 	case record.KernelChange:
-		s.service, s.event = body.Service, "kernel "+body.Change
+		s.service, s.event = body.Service, "kernel "+string(body.Change)
 		s.what = fmt.Sprintf("backend %s was changed in the %s table%s (%s)", body.Backend, body.Table, on, body.Change)
 	case record.Fault:
 		a.faultSuspect(e, body, &s, on)
 	case record.Node:
-		s.event, s.what, s.anywhere = "node "+body.State, s.node+" "+nodePhrases[body.State], true
-		if body.State == "off" {
+		s.event, s.what, s.anywhere = "node "+string(body.State), s.node+" "+nodePhrases[body.State], true
+		if body.State == record.NodeOff {
 			s.what, s.standing, s.backend = s.node+" lost power", true, true
-			s.until = a.after(e, func(later record.Event) bool { return later.Node == e.Node && later.Body.(record.Node).State == "on" })
+			s.until = a.after(e, func(later record.Event) bool {
+				return later.Node == e.Node && later.Body.(record.Node).State == record.NodeOn
+			})
 		}
 	case record.Interference:
-		if body.State == "begin" {
+		if body.State == record.InterferenceBegin {
 			s.event, s.what, s.standing, s.backend = "foreign begin", body.What, true, true
 			s.until = a.after(e, func(later record.Event) bool {
 				end := later.Body.(record.Interference)
-				return end.ID == body.ID && end.State == "end"
+				return end.ID == body.ID && end.State == record.InterferenceEnd
 			})
 		}
 	case record.HealthCheck:
-		if body.Result == "fail" {
+		if body.Result == record.HealthFail {
 			s.event, s.what = "health fail", "the health check"+on+" failed"
 		}
 	}
@@ -213,9 +216,9 @@ func (a *Analysis) endpointSuspect(e record.Event, body record.Endpoint, s *Cand
 	if life := a.pods.byName[s.pod]; life != nil {
 		s.node = cmp.Or(life.node, s.node)
 	}
-	s.event = "endpoint " + body.State
-	s.what = "endpoint " + cmp.Or(s.pod, body.Address) + " became " + body.State
-	if body.State == "removed" {
+	s.event = "endpoint " + string(body.State)
+	s.what = "endpoint " + cmp.Or(s.pod, body.Address) + " became " + string(body.State)
+	if body.State == record.EndpointRemoved {
 		s.what = "endpoint " + cmp.Or(s.pod, body.Address) + " was removed"
 	}
 	s.backend = a.servesSomething(s.pod)
@@ -238,14 +241,14 @@ func (a *Analysis) after(e record.Event, fits func(later record.Event) bool) tim
 }
 
 func (a *Analysis) faultSuspect(e record.Event, body record.Fault, s *Candidate, on string) {
-	if body.Control || body.State != "begin" {
+	if body.Control || body.State != record.FaultBegin {
 		return
 	}
 	s.weight, s.lane, s.event = weightInjected, body.Lane, "injected "+body.Fault
 	s.what = "a known fault (" + body.Fault + ") was injected" + on
 	s.until = a.after(e, func(later record.Event) bool {
 		end := later.Body.(record.Fault)
-		return end.ID == body.ID && end.State == "end"
+		return end.ID == body.ID && end.State == record.FaultEnd
 	})
 }
 

@@ -316,7 +316,7 @@ func (a *Analysis) failingCheck(o *Outage) (at time.Duration, status string) {
 			continue
 		}
 		switch {
-		case check.Result != "fail":
+		case check.Result != record.HealthFail:
 			at = 0
 		case at == 0:
 			at, status = e.At, ""

@@ -127,7 +127,7 @@ func (a *Analysis) kindText(o *Outage) string {
 	case s.kind == record.KindPod && s.event == "pod terminating" && a.pods.onlyReady(s.pod, s.at):
 		return onlyLocalPod
 	case s.kind == record.KindPod:
-		return "a pod " + FirstOf(podPhrases[strings.TrimPrefix(s.event, "pod ")], s.event)
+		return "a pod " + FirstOf(podPhrases[record.PodState(strings.TrimPrefix(s.event, "pod "))], s.event)
 	case s.kind == record.KindEndpoint && s.event == "endpoint removed":
 		return "an endpoint was removed"
 	case s.kind == record.KindEndpoint:

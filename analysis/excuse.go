@@ -92,7 +92,7 @@ func (x *excuse) ofPods(a *Analysis) (all []*excuse) {
 		body, is := e.Body.(record.Pod)
 		name, node := PodOf(e), NodeOf(e)
 		life := a.pods.byName[name]
-		if !is || body.State != "terminating" || e.At < x.From || e.At >= x.Until || node == "" || x.node != "" && node != x.node ||
+		if !is || body.State != record.PodTerminating || e.At < x.From || e.At >= x.Until || node == "" || x.node != "" && node != x.node ||
 			life == nil || !life.serves(x.Service) || a.pods.otherReady(name, node, x.Service, e.At+x.After) {
 			continue
 		}

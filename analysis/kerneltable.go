@@ -23,14 +23,14 @@ type kernelTable struct {
 
 // kernelKey identifies a virtual server.
 type kernelKey struct {
-	table string // the attribute
+	table record.Table
 	node  string
 	record.Frontend
 }
 
 func kernelTableOf(e record.Event, body record.KernelTable) (kernelKey, kernelTable) {
-	key := kernelKey{cmp.Or(body.Table, modeIPVS), e.Node, record.NewFrontend(body.Address, body.Port, body.Protocol)}
-	t := kernelTable{from: e.At, at: e.At, absent: body.State == "absent", backends: body.Backends}
+	key := kernelKey{cmp.Or(body.Table, record.TableIPVS), e.Node, record.NewFrontend(body.Address, body.Port, body.Protocol)}
+	t := kernelTable{from: e.At, at: e.At, absent: body.State == record.TableAbsent, backends: body.Backends}
 	if body.From != nil {
 		t.from = min(max(*body.From, 0), e.At)
 	}
@@ -88,12 +88,12 @@ func (a *Analysis) kernelOf(o *Outage) kernelTables {
 	if a.Paths.Of(o.Lane.Frontend()).Logged() || modeNames[mode] == "" {
 		return nil // such a load balancer uses NodePorts, and other proxies have other tables
 	}
-	table := modeNFTables
+	table := record.TableNFTables
 	switch mode {
 	case modeIPVS:
-		table = modeIPVS
+		table = record.TableIPVS
 	case modeBPF:
-		table = tableBPF
+		table = record.TableBPF
 	}
 	key := kernelKey{table, a.Nodes[o.node], o.Lane.Frontend()}
 	end, is := a.unread[key]
@@ -149,8 +149,6 @@ const (
 	modeNFTables = "nftables"
 	modeIPTables = "iptables"
 	modeBPF      = "ebpf"
-
-	tableBPF = "bpf" // of modeBPF; the other modes and their tables have the same names, but that of iptables
 )
 
 // keptServer is a real server that got new connections after its process had exited.

@@ -184,7 +184,7 @@ func TestATableThatIsNotReadExplainsNothing(t *testing.T) {
 		s.Events = slices.DeleteFunc(s.Events, func(e recordtest.Event) bool { return e.Kind == record.KindKernelTable || e.Kind == record.KindLane })
 		s.Look("node-2", 0, 2500*time.Millisecond, "10.244.2.7:8080=1,10.244.3.7:8080=1")
 		if c.ends > 0 {
-			s.Look("node-2", c.ends, c.ends, record.TableUnread)
+			s.Look("node-2", c.ends, c.ends, string(record.TableUnread))
 		}
 		s.Event(1500*time.Millisecond, record.KindProxy, "node-2", "bundled", "the proxy on node-2 is ready", "state", "ready")
 		s.Probe(recordtest.Lane{ID: 0, Name: "web", Target: recordtest.WebAddress, Rate: 100, From: 3 * time.Second, To: 30 * time.Second})

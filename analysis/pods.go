@@ -50,7 +50,7 @@ func podsOf(events []record.Event) pods {
 			if !slices.Contains(life.services, body.Service) {
 				life.services = append(life.services, body.Service)
 			}
-			if body.State != "ready" {
+			if body.State != record.EndpointReady {
 				life.node = cmp.Or(life.node, NodeOf(e))
 				life.left = append(life.left, e.At)
 			}
@@ -69,18 +69,18 @@ func (p pods) addPod(e record.Event, body record.Pod) {
 		}
 	}
 	switch body.State {
-	case "ready", "unready", "terminating", "exited", "removed":
-		life.changes = append(life.changes, podChange{e.At, body.State == "ready"})
+	case record.PodReady, record.PodUnready, record.PodTerminating, record.PodExited, record.PodRemoved:
+		life.changes = append(life.changes, podChange{e.At, body.State == record.PodReady})
 	}
 }
 
 // addAddress stores the start or exit of a pod's process at an address. A late exit event of the previous pod does not end the next
 // one.
-func (p pods) addAddress(ip, state, name string, at time.Duration) {
+func (p pods) addAddress(ip string, state record.PodState, name string, at time.Duration) {
 	changes := p.processes[ip]
 	switch n := len(changes); {
-	case state == "created", state == "started", state == "ready", n == 0, state == "exited" && changes[n-1].pod == name:
-		p.processes[ip] = append(changes, processChange{at, name, state == "exited"})
+	case state == record.PodCreated, state == record.PodStarted, state == record.PodReady, n == 0, state == record.PodExited && changes[n-1].pod == name:
+		p.processes[ip] = append(changes, processChange{at, name, state == record.PodExited})
 	}
 }
 
@@ -192,7 +192,7 @@ func (a *Analysis) stayedReady(pod string, until time.Duration) bool {
 		case record.Phase:
 			scenario = scenario || e.Object == "scenario"
 		case record.Pod:
-			if scenario && b.Pod == pod && e.At <= until && b.State != "ready" {
+			if scenario && b.Pod == pod && e.At <= until && b.State != record.PodReady {
 				return false
 			}
 		}

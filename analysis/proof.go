@@ -165,11 +165,11 @@ func (a *Analysis) rounds() (all []round) {
 		}
 		last := len(all) - 1
 		switch {
-		case b.State == "begin":
+		case b.State == record.ProofBegin:
 			all = append(all, round{number: b.Number, kinds: b.Kinds, from: e.At, to: a.End, unmade: "it did not end"})
 		case b.State == record.ProofUnmade:
 			all = append(all, round{number: b.Number, kinds: b.Kinds, from: e.At, to: e.At, unmade: FirstOf(e.Text)})
-		case b.State == "end" && last >= 0 && all[last].number == b.Number:
+		case b.State == record.ProofEnd && last >= 0 && all[last].number == b.Number:
 			all[last].to, all[last].unmade = e.At, ""
 		}
 	}
@@ -284,7 +284,7 @@ func (p *proof) pair(a *Analysis) {
 		}
 		id := f.ID + " " + f.Lane
 		switch f.State {
-		case "begin":
+		case record.FaultBegin:
 			i := slices.IndexFunc(a.Lanes, func(l *Lane) bool {
 				return l.Name == f.Lane || strconv.Itoa(int(l.ID)) == f.Lane
 			})
@@ -293,7 +293,7 @@ func (p *proof) pair(a *Analysis) {
 				continue
 			}
 			open[id] = injection{id: f.ID, fault: f.Fault, node: NodeOf(e), lane: a.Lanes[i], from: e.At, target: f.Target}
-		case "end":
+		case record.FaultEnd:
 			if in, begun := open[id]; begun {
 				in.to = e.At
 				in.bound()

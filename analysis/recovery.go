@@ -149,12 +149,12 @@ func (a *Analysis) lastFollowed(node string, before time.Duration) (since time.D
 			}
 		case record.Proxy:
 			switch body.State {
-			case "synced":
+			case record.ProxySynced:
 				since, how = e.At, "it wrote its rules then for the last time"
-			case "started":
+			case record.ProxyStarted:
 				running++
 				since, how = e.At, "it was started then, and nothing shows that it has followed a change"
-			case "exited":
+			case record.ProxyExited:
 				if running = max(0, running-1); running == 0 {
 					since, how = e.At, "it exited then, and nothing started it again"
 				}

@@ -223,7 +223,7 @@ func TestALaterProofThatFailsInvalidatesWhatFollows(t *testing.T) {
 	)
 	blind := map[string]record.ProofFault{record.ProtocolNew: record.ProofRefuse}
 	unmade := func(p *proving, number int, at time.Duration) {
-		p.Event(at, record.KindProof, "", "proof", "the canary did not answer", "state", record.ProofUnmade, "number", strconv.Itoa(number), "kinds", "tcp-new")
+		p.Event(at, record.KindProof, "", "proof", "the canary did not answer", "state", string(record.ProofUnmade), "number", strconv.Itoa(number), "kinds", "tcp-new")
 	}
 	for _, c := range []struct {
 		name   string

@@ -57,24 +57,26 @@ func (a *Analysis) stateOf(e record.Event) (row StateRow, now StateSpan, is bool
 	row.Node = NodeOf(e)
 	switch body := e.Body.(type) {
 	case record.Pod:
-		row.Kind, row.Name, now.Word = StatePod, PodOf(e), body.State
-		now.Level = map[string]Level{"created": Changing, "started": Changing, "ready": Good, "unready": Bad, "terminating": Changing, "sigterm": Changing, "exited": Bad}[body.State]
+		row.Kind, row.Name, now.Word = StatePod, PodOf(e), string(body.State)
+		now.Level = map[record.PodState]Level{record.PodCreated: Changing, record.PodStarted: Changing, record.PodReady: Good, record.PodUnready: Bad,
+			record.PodTerminating: Changing, record.PodSigterm: Changing, record.PodExited: Bad}[body.State]
 		switch body.State {
-		case "created", "started":
+		case record.PodCreated, record.PodStarted:
 			now.Word = "starting"
-		case "sigterm":
+		case record.PodSigterm:
 			now.Word = "terminating"
 		}
 	case record.Endpoint:
 		pod := cmp.Or(body.Pod, a.pods.podAt(body.Address, e.At))
-		row.Kind, row.Name, now.Word = StateEndpoint, cmp.Or(pod, body.Address), body.State
+		row.Kind, row.Name, now.Word = StateEndpoint, cmp.Or(pod, body.Address), string(body.State)
 		if life := a.pods.byName[pod]; life != nil {
 			row.Node = cmp.Or(life.node, row.Node)
 		}
-		now.Level = map[string]Level{"ready": Good, "serving-terminating": Changing, "terminating": Bad, "unready": Bad}[body.State]
+		now.Level = map[record.EndpointState]Level{record.EndpointReady: Good, record.EndpointServingTerminating: Changing,
+			record.EndpointTerminating: Bad, record.EndpointUnready: Bad}[body.State]
 	case record.HealthCheck:
 		row.Kind, row.Name, now.Word, now.Level = StateHealth, e.Node, "pass", Good
-		if body.Result != "pass" {
+		if body.Result != record.HealthPass {
 			now.Word, now.Level = strings.TrimSpace("fail "+body.Status), Bad
 		}
 	default:

@@ -114,7 +114,7 @@ func (a *Analysis) unanswered() []string {
 	scenario, _ := a.Phase("scenario")
 	rollouts := 0
 	for _, e := range a.Events {
-		if r, is := e.Body.(record.Rollout); is && r.State == "end" && e.At >= scenario.From {
+		if r, is := e.Body.(record.Rollout); is && r.State == record.RolloutEnd && e.At >= scenario.From {
 			rollouts++
 		}
 	}

@@ -75,7 +75,7 @@ func (a *Analysis) losses(r *Report, d doubt) (lost *ledger, fails, unmeasured [
 // removals tell which rules of other programs the proxy removed.
 func (a *Analysis) removals() (texts []string) {
 	for _, e := range a.Events {
-		if foreign, is := e.Body.(record.Interference); is && foreign.State == "removed" {
+		if foreign, is := e.Body.(record.Interference); is && foreign.State == record.InterferenceRemoved {
 			texts = append(texts, fmt.Sprintf("%s, before %s", foreign.What, units.At(units.Seconds(e.At))))
 		}
 	}
@@ -128,9 +128,9 @@ func (a *Analysis) badSteps() []string {
 			continue
 		}
 		switch step.State {
-		case "failed":
+		case record.StepFailed:
 			why = append(why, fmt.Sprintf("step %s failed at %s: %s", e.Object, units.At(units.Seconds(e.At)), FirstOf(step.Error, e.Text)))
-		case "end":
+		case record.StepEnd:
 			if ok && e.At >= scenario.From {
 				completed++
 			}

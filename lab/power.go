@@ -47,7 +47,7 @@ func (l *Lab) PowerOff(ctx context.Context, name string) error {
 	if p.back != nil {
 		return fmt.Errorf("%s has no power already", name)
 	}
-	l.recordPower(name, "off", name+" lost power")
+	l.recordPower(name, record.NodeOff, name+" lost power")
 	if err := l.Net.Cut(node); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (l *Lab) PowerOn(ctx context.Context, name string) error {
 	if err := l.Net.Rebuild(node); err != nil {
 		return err
 	}
-	l.recordPower(name, "on", name+" boots")
+	l.recordPower(name, record.NodeOn, name+" boots")
 	if err := l.Proxies.Prepare(name); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (l *Lab) PowerOn(ctx context.Context, name string) error {
 	return l.Proxies.Start(ctx, name)
 }
 
-func (l *Lab) recordPower(node, state, text string) {
+func (l *Lab) recordPower(node string, state record.NodeState, text string) {
 	l.cfg.Recorder.Event(record.Event{At: l.cfg.Now(), Node: node, Object: node, Text: text,
 		Body: record.Node{State: state}})
 }

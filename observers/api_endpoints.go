@@ -59,7 +59,10 @@ type endpointTable struct {
 
 type endpointKey struct{ namespace, service, address string }
 
-type endpointState struct{ state, node, pod string }
+type endpointState struct {
+	state     record.EndpointState
+	node, pod string
+}
 
 func newEndpointTable() *endpointTable {
 	return &endpointTable{slices: map[endpointKey]map[string]endpointState{}, told: map[endpointKey]endpointState{}}
@@ -108,7 +111,7 @@ func (t *endpointTable) elsewhere(k endpointKey) (endpointState, bool) {
 func (t *endpointTable) tell(k endpointKey, now endpointState, exists bool) (events []record.Event) {
 	told, known := t.told[k]
 	if known && (!exists || told.pod != now.pod) {
-		events = append(events, endpointEvent(k, told, "removed"))
+		events = append(events, endpointEvent(k, told, record.EndpointRemoved))
 	}
 	if !exists {
 		delete(t.told, k)
@@ -142,7 +145,7 @@ func endpointStates(s *discoveryv1.EndpointSlice) map[endpointKey]endpointState 
 }
 
 // conditionState applies the API's defaults: an absent ready means true, and an absent serving equals ready.
-func conditionState(c discoveryv1.EndpointConditions) string {
+func conditionState(c discoveryv1.EndpointConditions) record.EndpointState {
 	is := func(condition *bool, otherwise bool) bool {
 		if condition == nil {
 			return otherwise
@@ -153,16 +156,16 @@ func conditionState(c discoveryv1.EndpointConditions) string {
 	serving, terminating := is(c.Serving, ready), is(c.Terminating, false)
 	switch {
 	case ready:
-		return "ready"
+		return record.EndpointReady
 	case terminating && serving:
-		return "serving-terminating"
+		return record.EndpointServingTerminating
 	case terminating:
-		return "terminating"
+		return record.EndpointTerminating
 	}
-	return "unready"
+	return record.EndpointUnready
 }
 
-func endpointEvent(k endpointKey, e endpointState, state string) record.Event {
+func endpointEvent(k endpointKey, e endpointState, state record.EndpointState) record.Event {
 	return record.Event{Node: e.node, Object: e.pod,
 		Text: fmt.Sprintf("endpoint %s (%s) of %s is %s", k.address, e.pod, k.service, state),
 		Body: record.Endpoint{Service: k.service, Address: k.address, Pod: e.pod, State: state}}

@@ -39,7 +39,7 @@ func endpointSteps(updates ...*discoveryv1.EndpointSlice) (all []string) {
 		now[name] = next
 		for _, e := range table.changes(was, next) {
 			endpoint := e.Body.(record.Endpoint)
-			all = append(all, strings.Join(strings.Fields(endpoint.Address+" "+endpoint.Pod+" "+endpoint.State), " "))
+			all = append(all, strings.Join(strings.Fields(endpoint.Address+" "+endpoint.Pod+" "+string(endpoint.State)), " "))
 		}
 		all = append(all, "-")
 	}

@@ -24,11 +24,11 @@ func WatchNodes(ctx context.Context, client kubernetes.Interface, recorder recor
 
 // nodeChanges returns the events between two versions of a node; nil stands for a node that does not exist.
 func nodeChanges(before, after *corev1.Node) (events []record.Event) {
-	say := func(n *corev1.Node, state, what string) {
+	say := func(n *corev1.Node, state record.NodeState, what string) {
 		events = append(events, record.Event{Node: n.Name, Object: n.Name, Text: "node " + n.Name + " " + what + ", by the API", Body: record.Node{State: state}})
 	}
 	if after == nil {
-		say(before, "removed", "was removed")
+		say(before, record.NodeRemoved, "was removed")
 		return events
 	}
 	wasReady, wasCordoned := true, false
@@ -37,15 +37,15 @@ func nodeChanges(before, after *corev1.Node) (events []record.Event) {
 	}
 	switch is := NodeReady(after); {
 	case wasReady && !is:
-		say(after, "unready", "is not ready")
+		say(after, record.NodeUnready, "is not ready")
 	case is && !wasReady:
-		say(after, "ready", "is ready")
+		say(after, record.NodeReady, "is ready")
 	}
 	switch is := after.Spec.Unschedulable; {
 	case is && !wasCordoned:
-		say(after, "cordoned", "is cordoned")
+		say(after, record.NodeCordoned, "is cordoned")
 	case wasCordoned && !is:
-		say(after, "uncordoned", "is uncordoned")
+		say(after, record.NodeUncordoned, "is uncordoned")
 	}
 	return events
 }

@@ -32,7 +32,7 @@ func TestNodeChanges(t *testing.T) {
 	} {
 		var got []string
 		for _, e := range nodeChanges(c.before, c.after) {
-			got = append(got, e.Body.(record.Node).State)
+			got = append(got, string(e.Body.(record.Node).State))
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)

@@ -19,7 +19,7 @@ import (
 // the watch cannot be set up.
 func WatchPods(ctx context.Context, client kubernetes.Interface, namespace string, recorder record.Recorder, now func() time.Duration) error {
 	return watchPods(ctx, informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace)),
-		func(pod *corev1.Pod, state string) {
+		func(pod *corev1.Pod, state record.PodState) {
 			if state == bound {
 				return
 			}
@@ -35,7 +35,7 @@ func WatchPods(ctx context.Context, client kubernetes.Interface, namespace strin
 func WatchProxyPods(ctx context.Context, client kubernetes.Interface, namespace, selector, name string, recorder record.Recorder, now func() time.Duration) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
-	return watchPods(ctx, factory, func(pod *corev1.Pod, state string) {
+	return watchPods(ctx, factory, func(pod *corev1.Pod, state record.PodState) {
 		if proxyState, is := proxyStates[state]; is {
 			recorder.Event(record.Event{At: now(), Node: pod.Spec.NodeName, Object: name,
 				Text: fmt.Sprintf("the proxy's pod %s on %s is %s, by the API", pod.Name, pod.Spec.NodeName, state),
@@ -45,12 +45,12 @@ func WatchProxyPods(ctx context.Context, client kubernetes.Interface, namespace,
 }
 
 // bound is the state of a pod that the scheduler has given a node. A created pod of a DaemonSet has none yet.
-const bound = "bound to its node"
+const bound record.PodState = "bound to its node"
 
 // proxyStates maps the state of a pod to that of the proxy in it.
-var proxyStates = map[string]string{bound: "started", "ready": "ready", "terminating": "stopped", "removed": "exited"}
+var proxyStates = map[record.PodState]record.ProxyState{bound: record.ProxyStarted, record.PodReady: record.ProxyReady, record.PodTerminating: record.ProxyStopped, record.PodRemoved: record.ProxyExited}
 
-func watchPods(ctx context.Context, factory informers.SharedInformerFactory, recorder func(pod *corev1.Pod, state string)) error {
+func watchPods(ctx context.Context, factory informers.SharedInformerFactory, recorder func(pod *corev1.Pod, state record.PodState)) error {
 	err := watch(ctx, factory, factory.Core().V1().Pods().Informer(), func(before, after *corev1.Pod) {
 		pod := after
 		if pod == nil {
@@ -67,25 +67,25 @@ func watchPods(ctx context.Context, factory informers.SharedInformerFactory, rec
 }
 
 // podChanges returns the states that a pod reached between two versions; nil stands for a pod that does not exist.
-func podChanges(before, after *corev1.Pod) []string {
+func podChanges(before, after *corev1.Pod) []record.PodState {
 	if after == nil {
-		return []string{"removed"}
+		return []record.PodState{record.PodRemoved}
 	}
-	var states []string
+	var states []record.PodState
 	if before == nil {
-		states, before = append(states, "created"), &corev1.Pod{}
+		states, before = append(states, record.PodCreated), &corev1.Pod{}
 	}
 	if before.Spec.NodeName == "" && after.Spec.NodeName != "" {
 		states = append(states, bound)
 	}
 	if after.DeletionTimestamp != nil && before.DeletionTimestamp == nil {
-		states = append(states, "terminating")
+		states = append(states, record.PodTerminating)
 	}
 	switch was, is := PodReady(before), PodReady(after); {
 	case is && !was:
-		states = append(states, "ready")
+		states = append(states, record.PodReady)
 	case was && !is:
-		states = append(states, "unready")
+		states = append(states, record.PodUnready)
 	}
 	return states
 }

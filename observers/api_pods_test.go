@@ -20,7 +20,7 @@ func TestProxyOfAPodStartsWhenItHasANode(t *testing.T) {
 				if !is {
 					continue
 				}
-				if got = append(got, proxy); after.Spec.NodeName == "" {
+				if got = append(got, string(proxy)); after.Spec.NodeName == "" {
 					t.Errorf("%s: the proxy is %s without a node", name, proxy)
 				}
 			}

@@ -145,5 +145,5 @@ func readLB4(services, backends bpfMap, s ServiceAddress) (map[netip.AddrPort]in
 }
 
 func newBPFPoller(node Node, watched func() []ServiceAddress, recorder record.Recorder, now func() time.Duration) *poller {
-	return newPoller(node.Name, tableBPF, watched, openBPF(node), recorder, now)
+	return newPoller(node.Name, record.TableBPF, watched, openBPF(node), recorder, now)
 }

@@ -52,7 +52,7 @@ type nftNotice struct {
 
 func newNFTMonitor(node Node, buffer int, addresses func() []ServiceAddress, recorder record.Recorder, now func() time.Duration) (*nftMonitor, error) {
 	m := &nftMonitor{ns: node, buffer: buffer}
-	m.tableRecorder = newTableRecorder(node.Name, tableNFTables, addresses, m.readRules, recorder, now)
+	m.tableRecorder = newTableRecorder(node.Name, record.TableNFTables, addresses, m.readRules, recorder, now)
 	if err := m.open(); err != nil {
 		return nil, err
 	}

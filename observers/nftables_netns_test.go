@@ -206,7 +206,7 @@ func (g *monitoredNode) awaitBackends(t *testing.T, s ServiceAddress, backends s
 	t.Helper()
 	events := g.await(t, s.Address.String()+" has "+backends, func(events []record.Event) bool {
 		e, recorded := lastOf(events, s)
-		return recorded && tableOf(e).Backends.String() == backends && (tableOf(e).State == "absent") == (backends == "")
+		return recorded && tableOf(e).Backends.String() == backends && (tableOf(e).State == record.TableAbsent) == (backends == "")
 	})
 	e, _ := lastOf(events, s)
 	return e
@@ -253,7 +253,7 @@ func TestChangesOfRulesAreRecordedInOrder(t *testing.T) {
 		made := g.now()
 		g.load(t, format.program, rules("7,8"))
 		first := g.awaitBackends(t, outside, "10.244.2.7:8080=1,10.244.2.8:8080=1")
-		if first.At < made || first.Node != "node-2" || tableOf(first).Table != "nftables" {
+		if first.At < made || first.Node != "node-2" || tableOf(first).Table != record.TableNFTables {
 			t.Errorf("%s: made at %v or later, recorded as %+v", name, made, first)
 		}
 		g.load(t, format.program, other)

@@ -16,7 +16,7 @@ type poller struct {
 	end    func()        // closes what read uses
 }
 
-func newPoller(node, table string, watched func() []ServiceAddress, read func([]ServiceAddress) (backendTable, error), recorder record.Recorder,
+func newPoller(node string, table record.Table, watched func() []ServiceAddress, read func([]ServiceAddress) (backendTable, error), recorder record.Recorder,
 	now func() time.Duration) *poller {
 	return &poller{newTableRecorder(node, table, watched, read, recorder, now), make(chan struct{}, 1), func() {}}
 }

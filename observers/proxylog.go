@@ -67,7 +67,7 @@ func (l ProxyLog) events(lines func(yield func(string) bool)) (events []record.E
 		case m != nil:
 			events = append(events, record.Event{At: at, Node: l.Node, Object: m[2],
 				Text: fmt.Sprintf("the proxy of %s deleted %s from %s, by its log", l.Node, m[2], m[1]),
-				Body: record.KernelChange{Table: "ipvs", Change: "removed", Service: m[1], Backend: m[2]}})
+				Body: record.KernelChange{Table: record.TableIPVS, Change: record.BackendRemoved, Service: m[1], Backend: m[2]}})
 		case !l.NearFailure(at):
 		case linesOfSecond[second] < maxLinesPerSecond && recorded < maxLinesPerProxy:
 			linesOfSecond[second]++

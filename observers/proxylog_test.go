@@ -26,7 +26,7 @@ func TestDeletionsAreRecorded(t *testing.T) {
 		t.Fatalf("%+v", events)
 	}
 	e := events[0]
-	want := record.KernelChange{Table: "ipvs", Change: "removed", Service: "203.0.113.10:80", Backend: "10.244.1.2:8080"}
+	want := record.KernelChange{Table: record.TableIPVS, Change: record.BackendRemoved, Service: "203.0.113.10:80", Backend: "10.244.1.2:8080"}
 	if e.Body != want || e.At != 84741309*time.Microsecond || e.Node != "node-1" {
 		t.Errorf("%+v", e)
 	}

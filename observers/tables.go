@@ -30,9 +30,6 @@ const (
 	minReadInterval = 5 * time.Millisecond
 )
 
-// Values of the attribute "table" of recorded events.
-const tableIPVS, tableNFTables, tableBPF = "ipvs", "nftables", "bpf"
-
 // backendTable holds the weights of each Service address's backends. In nftables each backend has weight 1.
 type backendTable map[ServiceAddress]map[netip.AddrPort]int
 
@@ -70,7 +67,7 @@ func NewTables(nodes []Node, kinds TableKinds, recorder record.Recorder, now fun
 			if err != nil {
 				return t, fmt.Errorf("watching the IPVS table of %s: %w", n.Name, err)
 			}
-			p := newPoller(n.Name, tableIPVS, t.watched, read, recorder, now)
+			p := newPoller(n.Name, record.TableIPVS, t.watched, read, recorder, now)
 			p.end = end
 			t.polled = append(t.polled, p)
 		}
@@ -172,12 +169,13 @@ func notify(c chan<- struct{}) {
 
 // tableRecorder records the differences between successive reads of one node's table.
 type tableRecorder struct {
-	node, table string
-	watched     func() []ServiceAddress
-	read        func(addresses []ServiceAddress) (backendTable, error)
-	record      record.Recorder
-	now         func() time.Duration
-	changed     chan struct{} // the table may have changed
+	node    string
+	table   record.Table
+	watched func() []ServiceAddress
+	read    func(addresses []ServiceAddress) (backendTable, error)
+	record  record.Recorder
+	now     func() time.Duration
+	changed chan struct{} // the table may have changed
 
 	last    backendTable
 	lastAt  time.Duration           // the last instant at which the table was known to equal last
@@ -190,7 +188,7 @@ type reading struct {
 	addresses []ServiceAddress
 }
 
-func newTableRecorder(node, table string, watched func() []ServiceAddress, read func([]ServiceAddress) (backendTable, error), recorder record.Recorder,
+func newTableRecorder(node string, table record.Table, watched func() []ServiceAddress, read func([]ServiceAddress) (backendTable, error), recorder record.Recorder,
 	now func() time.Duration) *tableRecorder {
 	return &tableRecorder{node: node, table: table, watched: watched, read: read, record: recorder, now: now, changed: make(chan struct{}, 1)}
 }
@@ -243,19 +241,19 @@ func (r *tableRecorder) recordEnd(err error) {
 }
 
 func (r *tableRecorder) warn(text string) {
-	r.record.Event(record.Event{At: r.now(), Node: r.node, Object: r.table, Text: text,
+	r.record.Event(record.Event{At: r.now(), Node: r.node, Object: string(r.table), Text: text,
 		Body: record.Log{Program: "hitless", Level: "warning"}})
 }
 
 // title is the table's name in texts.
 func (r *tableRecorder) title() string {
 	switch r.table {
-	case tableIPVS:
+	case record.TableIPVS:
 		return "IPVS"
-	case tableBPF:
+	case record.TableBPF:
 		return "the BPF load balancer"
 	}
-	return r.table
+	return string(r.table)
 }
 
 // addressesOf returns the addresses of both tables in a fixed order.
@@ -275,20 +273,20 @@ func addressesOf(a, b backendTable) []ServiceAddress {
 
 // describe returns the state of a Service address, and a sentence about it.
 func (r *tableRecorder) describe(s ServiceAddress, weights map[netip.AddrPort]int, present bool) (text string, body record.KernelTable) {
-	body = record.KernelTable{Table: r.table, Address: s.Address.Addr(), Port: s.Address.Port(), Protocol: s.protocol(), State: "present",
+	body = record.KernelTable{Table: r.table, Address: s.Address.Addr(), Port: s.Address.Port(), Protocol: s.protocol(), State: record.TablePresent,
 		Backends: record.NewBackendList(weights)}
 	text = fmt.Sprintf("%s of %s has for %s %s", r.title(), r.node, s.protocol(), s.Address)
 	switch {
-	case !present && r.table == tableNFTables:
-		body.State = "absent"
+	case !present && r.table == record.TableNFTables:
+		body.State = record.TableAbsent
 		text += " no rule to a backend"
-	case !present && r.table == tableBPF:
-		body.State = "absent"
+	case !present && r.table == record.TableBPF:
+		body.State = record.TableAbsent
 		text += " no entry"
 	case !present:
-		body.State = "absent"
+		body.State = record.TableAbsent
 		text += " no virtual server"
-	case len(weights) == 0 && r.table == tableBPF:
+	case len(weights) == 0 && r.table == record.TableBPF:
 		text += " no backend"
 	case len(weights) == 0:
 		text += " no real server"

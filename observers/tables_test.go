@@ -78,7 +78,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *fakeIPVS)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeIPVS{begin: time.Now(), table: backendTable{web: {pod: 1}}}
 		b.Tables = &Tables{addresses: []ServiceAddress{web}}
-		b.polled = []*poller{newPoller("node-2", tableIPVS, b.watched, b.readTable, b, b.now)}
+		b.polled = []*poller{newPoller("node-2", record.TableIPVS, b.watched, b.readTable, b, b.now)}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wait sync.WaitGroup
 		wait.Go(func() { _ = b.Run(ctx) })
@@ -150,7 +150,7 @@ func TestAbsenceIsRecorded(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		events, _ := b.recorded()
-		if len(events) != 3 || tableOf(events[1]).State != "present" || len(tableOf(events[1]).Backends) != 0 || tableOf(events[2]).State != "absent" {
+		if len(events) != 3 || tableOf(events[1]).State != record.TablePresent || len(tableOf(events[1]).Backends) != 0 || tableOf(events[2]).State != record.TableAbsent {
 			t.Errorf("%+v", events)
 		}
 	})

@@ -128,12 +128,12 @@ func TestHourAt200PerSecondIsBounded(t *testing.T) {
 		recorder.Event(e)
 	}
 	event(5*time.Second, "scenario", record.Phase{})
-	event(5*time.Second, "soak", record.Step{State: "begin"})
+	event(5*time.Second, "soak", record.Step{State: record.StepBegin})
 	if err := errors.Join(trial.Start(canary, 0), trial.Stop(canary.ID, 5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	trial.run(t, web, 0, hour)
-	event(hour, "soak", record.Step{State: "end"})
+	event(hour, "soak", record.Step{State: record.StepEnd})
 	event(hour, "end", record.Phase{})
 	if err := errors.Join(sink.close(), out.Close(), <-copied, recorder.Close()); err != nil {
 		t.Fatal(err)

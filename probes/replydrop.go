@@ -90,12 +90,12 @@ func (s *sockets) acceptReplies(d *replyDrop) {
 
 // ReplyDropEvents returns the events of a fault that DropReplies injects: its begin and its end.
 func ReplyDropEvents(lane, id string, from, until time.Duration) [2]record.Event {
-	event := func(at time.Duration, state, text string) record.Event {
+	event := func(at time.Duration, state record.FaultState, text string) record.Event {
 		return record.Event{At: at, Object: id, Text: text,
 			Body: record.Fault{Fault: "drop", State: state, ID: id, Lane: lane, Control: true}}
 	}
 	return [2]record.Event{
-		event(from, "begin", fmt.Sprintf("%s: replies to attempts of lane %s are dropped for %v", id, lane, until-from)),
-		event(until, "end", id+" ended"),
+		event(from, record.FaultBegin, fmt.Sprintf("%s: replies to attempts of lane %s are dropped for %v", id, lane, until-from)),
+		event(until, record.FaultEnd, id+" ended"),
 	}
 }

@@ -47,67 +47,179 @@ type Phase struct {
 
 // Step is a step of the scenario.
 type Step struct {
-	State string `attr:"state"` // begin, end or failed
-	Error string `attr:"error,omitempty"`
+	State StepState `attr:"state"`
+	Error string    `attr:"error,omitempty"`
 }
+
+// StepState is the state of a step.
+type StepState string
+
+// The states of Step.
+const (
+	StepBegin  StepState = "begin"
+	StepEnd    StepState = "end"
+	StepFailed StepState = "failed"
+	StepMissed StepState = "missed" // it had no effect
+)
 
 // Rollout is an observed rollout of a workload.
 type Rollout struct {
-	State      string `attr:"state"` // begin or end
-	Generation string `attr:"generation"`
+	State      RolloutState `attr:"state"`
+	Generation string       `attr:"generation"`
 }
+
+// RolloutState is the state of a rollout.
+type RolloutState string
+
+// The states of Rollout.
+const (
+	RolloutBegin RolloutState = "begin"
+	RolloutEnd   RolloutState = "end"
+)
 
 // Pod is a change in a pod's life.
 type Pod struct {
-	State      string `attr:"state"` // created, started, ready, unready, terminating, sigterm, exited or removed
-	Pod        string `attr:"pod"`
-	Node       string `attr:"node"`
-	IP         string `attr:"ip,omitempty"`
-	Generation string `attr:"generation"`
-	SecondIP   string `attr:"secondIP,omitempty"` // of the second family of a dual-stack cluster
+	State      PodState `attr:"state"`
+	Pod        string   `attr:"pod"`
+	Node       string   `attr:"node"`
+	IP         string   `attr:"ip,omitempty"`
+	Generation string   `attr:"generation"`
+	SecondIP   string   `attr:"secondIP,omitempty"` // of the second family of a dual-stack cluster
 }
+
+// PodState is the state that a pod reached.
+type PodState string
+
+// The states of Pod.
+const (
+	PodCreated     PodState = "created"
+	PodStarted     PodState = "started"
+	PodReady       PodState = "ready"
+	PodUnready     PodState = "unready"
+	PodTerminating PodState = "terminating"
+	PodSigterm     PodState = "sigterm"
+	PodExited      PodState = "exited"
+	PodRemoved     PodState = "removed"
+)
 
 // Endpoint is a change of an endpoint in an EndpointSlice.
 type Endpoint struct {
-	Service string `attr:"service"`
-	Address string `attr:"address"`
-	Pod     string `attr:"pod"`
-	State   string `attr:"state"` // ready, serving-terminating, terminating, unready or removed
+	Service string        `attr:"service"`
+	Address string        `attr:"address"`
+	Pod     string        `attr:"pod"`
+	State   EndpointState `attr:"state"`
 }
+
+// EndpointState is the state of an endpoint by its conditions.
+type EndpointState string
+
+// The states of Endpoint.
+const (
+	EndpointReady              EndpointState = "ready"
+	EndpointServingTerminating EndpointState = "serving-terminating"
+	EndpointTerminating        EndpointState = "terminating"
+	EndpointUnready            EndpointState = "unready"
+	EndpointRemoved            EndpointState = "removed"
+)
 
 // Service is a change of a measured Service. A deleted Service is absent until it is created.
 type Service struct {
 	Service string         `attr:"service"`
-	State   string         `attr:"state"`            // changed, deleted or created
+	State   ServiceState   `attr:"state"`
 	Fields  string         `attr:"fields"`           // changed fields of the spec, comma separated
 	From    *time.Duration `attr:"fromNs,omitempty"` // it happened after this, where the API was away; nil: at once
 }
 
+// ServiceState is what became of a Service.
+type ServiceState string
+
+// The states of Service.
+const (
+	ServiceChanged ServiceState = "changed"
+	ServiceDeleted ServiceState = "deleted"
+	ServiceCreated ServiceState = "created"
+)
+
 // Proxy is a change of the subject on a node; Object is the subject.
 type Proxy struct {
-	State string `attr:"state"` // started, ready, exited, killed, stopped, continued, synced, flushed, restored, blocked, unblocked or cleanup
+	State ProxyState `attr:"state"`
 }
+
+// ProxyState is the state that a proxy reached, or what was done to it.
+type ProxyState string
+
+// The states of Proxy.
+const (
+	ProxyStarted   ProxyState = "started"
+	ProxyReady     ProxyState = "ready"
+	ProxyExited    ProxyState = "exited"
+	ProxyKilled    ProxyState = "killed"
+	ProxyStopped   ProxyState = "stopped"
+	ProxyContinued ProxyState = "continued"
+	ProxySynced    ProxyState = "synced"
+	ProxyFlushed   ProxyState = "flushed"
+	ProxyRestored  ProxyState = "restored"
+	ProxyBlocked   ProxyState = "blocked"
+	ProxyUnblocked ProxyState = "unblocked"
+	ProxySecond    ProxyState = "second"  // another one runs beside it
+	ProxyCleanup   ProxyState = "cleanup" // its clean-up began
+	ProxyUncleaned ProxyState = "cleanup-failed"
+	ProxyCleaned   ProxyState = "clean"
+)
 
 // Node is a change of a node: of its power, which only the lab knows, or in the API.
 type Node struct {
-	State string `attr:"state"` // off or on; unready, ready, cordoned, uncordoned or removed
+	State NodeState `attr:"state"`
 }
+
+// NodeState is the state that a node reached.
+type NodeState string
+
+// The states of Node: the first two are those of its power, the others those in the API.
+const (
+	NodeOff        NodeState = "off"
+	NodeOn         NodeState = "on"
+	NodeUnready    NodeState = "unready"
+	NodeReady      NodeState = "ready"
+	NodeCordoned   NodeState = "cordoned"
+	NodeUncordoned NodeState = "uncordoned"
+	NodeRemoved    NodeState = "removed"
+)
 
 // Interference is something on a node that is not the proxy's doing, such as another program's rule, or programs of the proxy that hitless
 // makes fail. It explains failures from its begin to its end. What is removed was taken away by the proxy, which must not do that.
 type Interference struct {
-	State string `attr:"state"` // begin, end or removed
-	ID    string `attr:"id"`
-	What  string `attr:"what"` // a clause that names it
+	State InterferenceState `attr:"state"`
+	ID    string            `attr:"id"`
+	What  string            `attr:"what"` // a clause that names it
 }
+
+// InterferenceState is the state of an interference.
+type InterferenceState string
+
+// The states of Interference.
+const (
+	InterferenceBegin   InterferenceState = "begin"
+	InterferenceEnd     InterferenceState = "end"
+	InterferenceRemoved InterferenceState = "removed"
+)
 
 // HealthCheck is a health check of the load balancer whose result changed; Object is the Service.
 type HealthCheck struct {
-	Result string `attr:"result"` // pass or fail
-	Status string `attr:"status"`
-	Target string `attr:"target"`
-	Count  int    `attr:"count"` // results in a row
+	Result HealthResult `attr:"result"`
+	Status string       `attr:"status"`
+	Target string       `attr:"target"`
+	Count  int          `attr:"count"` // results in a row
 }
+
+// HealthResult is the result of a health check.
+type HealthResult string
+
+// The results of HealthCheck.
+const (
+	HealthPass HealthResult = "pass"
+	HealthFail HealthResult = "fail"
+)
 
 // Membership is a change of the nodes that the load balancer sends new connections of one Service port to. At is when it
 // was complete.
@@ -116,14 +228,24 @@ type Membership struct {
 	Address  netip.Addr     `attr:"address,required"`
 	Port     uint16         `attr:"port,required"`
 	Protocol string         `attr:"protocol"`
-	Nodes    []string       `attr:"nodes"`              // in the order that the choice counts in
-	All      []string       `attr:"all"`                // every node, likewise
-	Policy   string         `attr:"policy"`             // sticky, rehash (see PickNode) or roundrobin (see Flows)
+	Nodes    []string       `attr:"nodes"` // in the order that the choice counts in
+	All      []string       `attr:"all"`   // every node, likewise
+	Policy   BalancerPolicy `attr:"policy"`
 	Seed     *uint32        `attr:"seed"`               // of sticky and rehash
 	ByClient bool           `attr:"byClient,omitempty"` // the client's address alone decides, and not its ports
 	From     *time.Duration `attr:"fromNs"`             // when the change began; nil: at once
 	Reloaded bool           `attr:"reloaded,omitempty"` // the load balancer restarted with it
 }
+
+// BalancerPolicy is how the load balancer chooses a node for a new connection.
+type BalancerPolicy string
+
+// The policies of Membership.
+const (
+	BalancerSticky     BalancerPolicy = "sticky"     // see PickNode
+	BalancerRehash     BalancerPolicy = "rehash"     // see PickNode
+	BalancerRoundRobin BalancerPolicy = "roundrobin" // see Flows
+)
 
 // Flows are the nodes that a terminating load balancer gave some connections to.
 type Flows struct {
@@ -136,28 +258,55 @@ type Flows struct {
 
 // KernelChange is one change of a node's kernel table as the kernel or the proxy's log reports it.
 type KernelChange struct {
-	Table   string `attr:"table"`   // ipvs
-	Change  string `attr:"change"`  // added, removed or weight
-	Service string `attr:"service"` // address:port
-	Backend string `attr:"backend"` // address:port
-	Weight  *int   `attr:"weight,omitempty"`
+	Table   Table         `attr:"table"`
+	Change  BackendChange `attr:"change"`
+	Service string        `attr:"service"` // address:port
+	Backend string        `attr:"backend"` // address:port
+	Weight  *int          `attr:"weight,omitempty"`
 }
+
+// Table is a kind of kernel table.
+type Table string
+
+// The tables of KernelChange and KernelTable. BPF is that of eBPF programs.
+const (
+	TableIPVS     Table = "ipvs"
+	TableNFTables Table = "nftables" // iptables included
+	TableBPF      Table = "bpf"
+)
+
+// BackendChange is how a backend changed in a kernel table.
+type BackendChange string
+
+// The changes of KernelChange.
+const (
+	BackendAdded   BackendChange = "added"
+	BackendRemoved BackendChange = "removed"
+	BackendWeight  BackendChange = "weight"
+)
 
 // KernelTable is the state of one Service address in a node's kernel table, when a look found it changed, or the table is not read any more. At
 // is when it was found.
 type KernelTable struct {
-	Table    string         `attr:"table"` // ipvs, nftables (iptables included) or bpf
+	Table    Table          `attr:"table"`
 	Address  netip.Addr     `attr:"address,required"`
 	Port     uint16         `attr:"port,required"`
 	Protocol string         `attr:"protocol"`
-	State    string         `attr:"state"` // present, absent or TableUnread
+	State    TableState     `attr:"state"`
 	Backends BackendList    `attr:"backends"`
 	From     *time.Duration `attr:"fromNs,omitempty"` // it changed after this; nil at the first look at the address on the node
 	By       string         `attr:"by,omitempty"`     // program that changed it, where the kernel reports it
 }
 
-// TableUnread is the state of a Service address in a kernel table that is not read any more, because of an error.
-const TableUnread = "unread"
+// TableState is the state of a Service address in a kernel table.
+type TableState string
+
+// The states of KernelTable.
+const (
+	TablePresent TableState = "present"
+	TableAbsent  TableState = "absent"
+	TableUnread  TableState = "unread" // not read any more, because of an error
+)
 
 // Choice is the backend that a node's kernel gave a failed attempt, as its connection tracking showed afterwards. Without a
 // node the backend is invalid.
@@ -170,7 +319,7 @@ type Choice struct {
 // Fault is a known fault that hitless injected.
 type Fault struct {
 	Fault   string         `attr:"fault"` // drop, refuse, reset, wrong or flush
-	State   string         `attr:"state"` // begin or end
+	State   FaultState     `attr:"state"`
 	ID      string         `attr:"id"`
 	Lane    string         `attr:"lane,omitempty"`    // the lane that must detect it
 	Control bool           `attr:"control,omitempty"` // it proves the detector
@@ -179,16 +328,32 @@ type Fault struct {
 	Until   *time.Duration `attr:"untilNs,omitempty"` // at its end: the latest
 }
 
+// FaultState is the state of a fault.
+type FaultState string
+
+// The states of Fault.
+const (
+	FaultBegin FaultState = "begin"
+	FaultEnd   FaultState = "end"
+)
+
 // Proof begins and ends a proof of the detector: faults with Control between the two. Text gives the reason for one that could not be
 // made. Older records have none, and one proof before the scenario.
 type Proof struct {
-	State  string   `attr:"state"`           // begin, end or unmade
-	Number int      `attr:"number,required"` // 1 before the scenario
-	Kinds  []string `attr:"kinds"`           // protocols of the measured lanes, each of which has a control lane
+	State  ProofState `attr:"state"`
+	Number int        `attr:"number,required"` // 1 before the scenario
+	Kinds  []string   `attr:"kinds"`           // protocols of the measured lanes, each of which has a control lane
 }
 
-// ProofUnmade is the state of a proof that could not be made.
-const ProofUnmade = "unmade"
+// ProofState is the state of a proof.
+type ProofState string
+
+// The states of Proof.
+const (
+	ProofBegin  ProofState = "begin"
+	ProofEnd    ProofState = "end"
+	ProofUnmade ProofState = "unmade" // it could not be made
+)
 
 // Log is a line of a program's log, or a remark of hitless.
 type Log struct {
@@ -226,20 +391,23 @@ type Guard struct {
 // Recovery is a result of the check after the disturbance: one more change, which each running proxy must follow. Node is
 // the proxy's. For off, which concerns the whole check, Node is empty.
 type Recovery struct {
-	State  string        `attr:"state"`            // one of the states below
-	Change string        `attr:"change,omitempty"` // of failed: the change that the proxy did not follow, added or removed
+	State  RecoveryState `attr:"state"`
+	Change RecoveryState `attr:"change,omitempty"` // of failed: the change that the proxy did not follow, added or removed
 	Took   time.Duration `attr:"tookNs,omitempty"` // from the change until traffic over the node showed it; of failed and misreported: the time waited
 }
 
+// RecoveryState is a result of the check.
+type RecoveryState string
+
 // The states of Recovery. The first two are changes that the proxy followed.
 const (
-	RecoveryAdded       = "added"
-	RecoveryRemoved     = "removed"
-	RecoveryFailed      = "failed"
-	RecoveryExited      = "exited"
-	RecoveryMisreported = "misreported" // it gave health checks the wrong answer
-	RecoveryUnchecked   = "unchecked"
-	RecoveryOff         = "off"
+	RecoveryAdded       RecoveryState = "added"
+	RecoveryRemoved     RecoveryState = "removed"
+	RecoveryFailed      RecoveryState = "failed"
+	RecoveryExited      RecoveryState = "exited"
+	RecoveryMisreported RecoveryState = "misreported" // it gave health checks the wrong answer
+	RecoveryUnchecked   RecoveryState = "unchecked"
+	RecoveryOff         RecoveryState = "off"
 )
 
 // Excuse is a loss that a step of the scenario makes unavoidable for every subject; Text says why. Node is that of the path, and
@@ -293,14 +461,23 @@ func (e Excuse) Valid() error {
 
 // LaneEnd is the end of a lane before that of the run: its target is no longer that of the Service. Text gives the reason.
 type LaneEnd struct {
-	Lane   uint16 `attr:"lane,required"`
-	Reason string `attr:"reason"` // deleted or changed: what became of its Service
+	Lane   uint16       `attr:"lane,required"`
+	Reason ServiceState `attr:"reason"` // deleted or changed: what became of its Service
 }
 
 // API is a change in whether the API server answers. While it is away, other changes are recorded late, or not at all.
 type API struct {
-	State string `attr:"state"` // away or back
+	State APIState `attr:"state"`
 }
+
+// APIState is whether the API server answers.
+type APIState string
+
+// The states of API.
+const (
+	APIAway APIState = "away"
+	APIBack APIState = "back"
+)
 
 // Check is a check of a Service from a client: which pods answered, and which client address they saw. Object is its name.
 type Check struct {

@@ -54,7 +54,7 @@ func TestPathOfIPv6(t *testing.T) {
 	p := NewPaths()
 	seed := uint32(7)
 	six := netip.MustParseAddr("2001:db8:203::a")
-	p.AddMembers(0, Membership{Service: "default/web", Address: six, Port: 80, Protocol: "tcp", Nodes: []string{"node-1", "node-2"}, Policy: "rehash", Seed: &seed})
+	p.AddMembers(0, Membership{Service: "default/web", Address: six, Port: 80, Protocol: "tcp", Nodes: []string{"node-1", "node-2"}, Policy: BalancerRehash, Seed: &seed})
 	l := &DeclaredLane{Lane: Lane{Protocol: ProtocolNew}, Address: netip.AddrPortFrom(six, 80)}
 	a := &Attempt{Start: 1, Source: netip.MustParseAddrPort("[2001:db8:200::7]:40000")}
 	if path := p.Path(l, a); path.Node == "" {

@@ -39,7 +39,7 @@ type Memberships []Members
 
 // check finds a policy whose choice cannot be computed.
 func (m Membership) check() error {
-	if (m.Policy == "sticky" || m.Policy == "rehash") && m.Seed == nil {
+	if (m.Policy == BalancerSticky || m.Policy == BalancerRehash) && m.Seed == nil {
 		return fmt.Errorf("policy %s without a seed", m.Policy)
 	}
 	return nil
@@ -51,10 +51,10 @@ func membersOf(at time.Duration, m Membership) Members {
 		t.From = min(*m.From, at)
 	}
 	switch m.Policy {
-	case "roundrobin":
+	case BalancerRoundRobin:
 		t.logged = true
-	case "sticky", "rehash":
-		t.hashed, t.sticky, t.client = true, m.Policy == "sticky", m.ByClient
+	case BalancerSticky, BalancerRehash:
+		t.hashed, t.sticky, t.client = true, m.Policy == BalancerSticky, m.ByClient
 		if m.Seed != nil {
 			t.seed = *m.Seed
 		}

@@ -19,7 +19,7 @@ func tablesFor(t *testing.T, changes ...any) Memberships {
 		if text := changes[i+1].(string); text != "" {
 			nodes = strings.Split(text, ",")
 		}
-		ts = ts.add(membersOf(at, Membership{Nodes: nodes, Policy: "sticky", Seed: new(uint32(7)), From: new(at - 2*time.Millisecond)}))
+		ts = ts.add(membersOf(at, Membership{Nodes: nodes, Policy: BalancerSticky, Seed: new(uint32(7)), From: new(at - 2*time.Millisecond)}))
 	}
 	return ts
 }
@@ -117,8 +117,8 @@ func TestAWrongAnswerTellsNoNode(t *testing.T) {
 // A balancer that chooses by the client's address alone gives each port of a client the same node.
 func TestTheClientsAddressAloneDecides(t *testing.T) {
 	seed := uint32(7)
-	ts := Memberships{}.add(membersOf(time.Second, Membership{Nodes: []string{"node-1", "node-2", "node-3"}, Policy: "sticky", Seed: &seed}))
-	alone := Memberships{}.add(membersOf(time.Second, Membership{Nodes: []string{"node-1", "node-2", "node-3"}, Policy: "sticky", Seed: &seed, ByClient: true}))
+	ts := Memberships{}.add(membersOf(time.Second, Membership{Nodes: []string{"node-1", "node-2", "node-3"}, Policy: BalancerSticky, Seed: &seed}))
+	alone := Memberships{}.add(membersOf(time.Second, Membership{Nodes: []string{"node-1", "node-2", "node-3"}, Policy: BalancerSticky, Seed: &seed, ByClient: true}))
 	seen, byClient := map[string]bool{}, map[string]bool{}
 	for port := range uint16(40) {
 		a := Attempt{Start: 2 * time.Second, Source: netip.AddrPortFrom(netip.MustParseAddr("10.200.0.1"), 2000+port)}
@@ -151,7 +151,7 @@ func TestStrangeAddressesHaveNoNode(t *testing.T) {
 
 // A balancer that terminates connections does not hash five-tuples; then only the answer tells the node.
 func TestATerminatingBalancerIsNotComputed(t *testing.T) {
-	ts := Memberships{}.add(membersOf(time.Second, Membership{Nodes: []string{"node-1", "node-2"}, Policy: "roundrobin"}))
+	ts := Memberships{}.add(membersOf(time.Second, Membership{Nodes: []string{"node-1", "node-2"}, Policy: BalancerRoundRobin}))
 	a := Attempt{Start: 2 * time.Second, Node: "node-2", Source: sourceFor(t, 2, 0)}
 	if got := ts.choose(&a, webAddress, true); got.Node != "node-2" {
 		t.Errorf("path over %q, want node-2", got.Node)

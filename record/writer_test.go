@@ -264,8 +264,8 @@ func anyBody(t *rapid.T) Body {
 		l.Local = false // is not kept without a Service
 		return l
 	}
-	if m, is := v.Interface().(Membership); is && m.Policy != "roundrobin" && m.Seed == nil {
-		m.Policy = "roundrobin"
+	if m, is := v.Interface().(Membership); is && m.Policy != BalancerRoundRobin && m.Seed == nil {
+		m.Policy = BalancerRoundRobin
 		return m
 	}
 	return v.Interface().(Body)

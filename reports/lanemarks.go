@@ -93,16 +93,16 @@ const (
 func markOf(a *analysis.Analysis, e record.Event) (text string, order int) {
 	switch body := e.Body.(type) {
 	case record.Step:
-		if body.State == "begin" {
+		if body.State == record.StepBegin {
 			return e.Object, ofStep
 		}
 	case record.Pod:
-		if slices.Contains([]string{"ready", "terminating", "exited"}, body.State) && a.Serves(analysis.PodOf(e)) {
-			return "pod on " + analysis.NodeOf(e) + " " + body.State, ofEffect
+		if slices.Contains([]record.PodState{record.PodReady, record.PodTerminating, record.PodExited}, body.State) && a.Serves(analysis.PodOf(e)) {
+			return "pod on " + analysis.NodeOf(e) + " " + string(body.State), ofEffect
 		}
 	case record.Proxy:
-		if slices.Contains([]string{"killed", "exited", "ready", "flushed", "restored", "blocked", "unblocked"}, body.State) {
-			return "proxy of " + e.Node + " " + body.State, ofEffect
+		if slices.Contains([]record.ProxyState{record.ProxyKilled, record.ProxyExited, record.ProxyReady, record.ProxyFlushed, record.ProxyRestored, record.ProxyBlocked, record.ProxyUnblocked}, body.State) {
+			return "proxy of " + e.Node + " " + string(body.State), ofEffect
 		}
 	case record.Membership:
 		if a.Measures(record.NewFrontend(body.Address, body.Port, body.Protocol)) {

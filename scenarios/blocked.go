@@ -23,7 +23,7 @@ func (w *World) failPrograms(ctx context.Context, node string) error {
 	if err := w.performVerb(ctx, timeline.Block, node); err != nil {
 		return err
 	}
-	w.recordInterference(at, node, "begin", "the programs that the proxy of "+node+" writes its rules with failed")
+	w.recordInterference(at, node, record.InterferenceBegin, "the programs that the proxy of "+node+" writes its rules with failed")
 	if err := w.endPodOf(ctx, node); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (w *World) failPrograms(ctx context.Context, node string) error {
 	if err := w.performVerb(ctx, timeline.Unblock, node); err != nil {
 		return err
 	}
-	w.recordInterference(w.Clock.Now(), node, "end", "the programs that the proxy of "+node+" writes its rules with work again")
+	w.recordInterference(w.Clock.Now(), node, record.InterferenceEnd, "the programs that the proxy of "+node+" writes its rules with work again")
 	if err := w.await(ctx, "rolled-out", w.run.main.name, w.podReplacementTime()); err != nil {
 		return err
 	}

@@ -88,6 +88,6 @@ func (w executor) onNode(s timeline.Step, what string, change func(nodes Command
 	if err := change(nodes); err != nil {
 		return err
 	}
-	w.Recorder.Event(interferenceEvent(at, s.Object, s.Verb, "begin", what))
+	w.Recorder.Event(interferenceEvent(at, s.Object, s.Verb, record.InterferenceBegin, what))
 	return nil
 }

@@ -116,7 +116,7 @@ func (w *World) applyOnce(ctx context.Context, s timeline.Step) error {
 			return fmt.Errorf("creating %s: %w", reference, err)
 		}
 		if w.isMeasured(o) {
-			w.recordServiceChange("created", "")
+			w.recordServiceChange(record.ServiceCreated, "")
 			if w.run.deleted > 0 {
 				w.excuseAbsence(w.run.deleted, w.Clock.Now(), "the Service did not exist", w.Params.ThroughBalancer())
 				w.run.deleted = 0
@@ -188,7 +188,7 @@ func (w executor) PatchObject(ctx context.Context, s timeline.Step) error {
 	}
 	if service, is := after.(*corev1.Service); is && w.isMeasured(service) {
 		w.run.main.policy = service.Spec.ExternalTrafficPolicy
-		w.recordServiceChange("changed", fieldsOf(s.JSON))
+		w.recordServiceChange(record.ServiceChanged, fieldsOf(s.JSON))
 	}
 	return nil
 }
@@ -200,9 +200,9 @@ func (w *World) isMeasured(o k8s.Object) bool {
 }
 
 // recordServiceChange records a change of the measured Service, which may be a cause of lost traffic.
-func (w *World) recordServiceChange(state, fields string) {
+func (w *World) recordServiceChange(state record.ServiceState, fields string) {
 	name := w.namespace() + "/" + w.run.main.name
-	text := "the Service " + name + " was " + state
+	text := "the Service " + name + " was " + string(state)
 	if fields != "" {
 		text += ": " + fields
 	}
@@ -230,7 +230,7 @@ func (w executor) DeleteObject(ctx context.Context, s timeline.Step) error {
 	}
 	if w.isMeasured(o) {
 		w.run.deleted = at
-		w.recordServiceChange("deleted", "")
+		w.recordServiceChange(record.ServiceDeleted, "")
 	}
 	return nil
 }

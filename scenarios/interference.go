@@ -119,11 +119,11 @@ func (w *World) changeRules(ctx context.Context, node string, words ...string) e
 
 // recordInterference records the begin or end of an interference; what names it in a clause. at is the time before the
 // command, because a rule is in force before its command has ended.
-func (w *World) recordInterference(at time.Duration, node, state, what string) {
+func (w *World) recordInterference(at time.Duration, node string, state record.InterferenceState, what string) {
 	w.Recorder.Event(interferenceEvent(at, node, Meddling.Of(w.Params), state, what))
 }
 
-func interferenceEvent(at time.Duration, node, object, state, what string) record.Event {
+func interferenceEvent(at time.Duration, node, object string, state record.InterferenceState, what string) record.Event {
 	return record.Event{At: at, Node: node, Object: object, Text: what, Body: record.Interference{State: state, ID: node, What: what}}
 }
 
@@ -160,7 +160,7 @@ func (w *World) flushRuleset(ctx context.Context, node, what string, command ...
 	if kept := common(old, tables); len(kept) > 0 {
 		return fmt.Errorf("%s still has %s: nothing was flushed", node, strings.Join(kept, ", "))
 	}
-	w.recordInterference(at, node, "begin", fmt.Sprintf("%s took the %d rules of %s away", what, before, node))
+	w.recordInterference(at, node, record.InterferenceBegin, fmt.Sprintf("%s took the %d rules of %s away", what, before, node))
 	w.excuse(node, fmt.Sprintf("%s took the rules of %s away, and a proxy may take %s to write them again", what, node, followTime),
 		record.Excuse{Path: record.PathNode, From: at, Until: at + followTime}, refusals)
 	return w.awaitRepair(ctx, node, before, rules)
@@ -172,7 +172,7 @@ func (w *World) awaitRepair(ctx context.Context, node string, before, now int) e
 	for repaired := false; ; {
 		if !repaired && now >= before {
 			repaired = true
-			w.recordInterference(w.Clock.Now(), node, "end", fmt.Sprintf("%s has %d rules again", node, now))
+			w.recordInterference(w.Clock.Now(), node, record.InterferenceEnd, fmt.Sprintf("%s has %d rules again", node, now))
 		}
 		if w.Clock.Now() >= end {
 			return nil
@@ -309,7 +309,7 @@ func readCounters(listing string) (packets map[string]int, handles map[string]st
 
 // noteRemoval records that rules of another program are gone: on a node only the proxy changes rules besides the scenario.
 func (w *World) noteRemoval(node string) {
-	w.recordInterference(w.Clock.Now(), node, "removed", fmt.Sprintf("the proxy of %s removed rules of another program, in `table inet %s`", node, staleTable))
+	w.recordInterference(w.Clock.Now(), node, record.InterferenceRemoved, fmt.Sprintf("the proxy of %s removed rules of another program, in `table inet %s`", node, staleTable))
 }
 
 // deleteStaleTable deletes what is left of the table.
@@ -327,7 +327,7 @@ func (w *World) staleDrop(ctx context.Context, node string) error {
 	if err := w.addStaleRules(ctx, node, match, [2]string{"drop", staleDrop}); err != nil {
 		return err
 	}
-	w.recordInterference(at, node, "begin", fmt.Sprintf("the foreign rule %s was left on %s", staleRule(match, "drop"), node))
+	w.recordInterference(at, node, record.InterferenceBegin, fmt.Sprintf("the foreign rule %s was left on %s", staleRule(match, "drop"), node))
 	return w.dropForTime(ctx, at, node, match, share)
 }
 
@@ -357,7 +357,7 @@ func (w *World) staleAllow(ctx context.Context, node string) error {
 	if err := w.changeRules(ctx, node, "delete", "rule", "inet", staleTable, staleChain, "handle", handles[staleAllow]); err != nil {
 		return err
 	}
-	w.recordInterference(at, node, "begin", fmt.Sprintf("the stale allow %s was cleaned up on %s, which had hidden the foreign rule %s",
+	w.recordInterference(at, node, record.InterferenceBegin, fmt.Sprintf("the stale allow %s was cleaned up on %s, which had hidden the foreign rule %s",
 		staleRule(match, "accept"), node, staleRule(match, "drop")))
 	return w.dropForTime(ctx, at, node, match, share)
 }
@@ -380,7 +380,7 @@ func (w *World) dropForTime(ctx context.Context, at time.Duration, node, match s
 		return err
 	}
 	gone := w.Clock.Now()
-	w.recordInterference(gone, node, "end", "the foreign rule on "+node+" is gone")
+	w.recordInterference(gone, node, record.InterferenceEnd, "the foreign rule on "+node+" is gone")
 	if packets[staleDrop] == 0 && !removed {
 		return errors.New("the foreign rule met no packet: nothing was disturbed")
 	}
@@ -436,7 +436,7 @@ func (w *World) secondProxy(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	w.recordInterference(at, node, "begin", fmt.Sprintf("%s was left running on %s beside %s", other, node, proxies.Subject(node)))
+	w.recordInterference(at, node, record.InterferenceBegin, fmt.Sprintf("%s was left running on %s beside %s", other, node, proxies.Subject(node)))
 	if _, err := w.deletePod(ctx, node); err != nil {
 		return err
 	}

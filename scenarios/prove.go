@@ -66,7 +66,7 @@ func (w *World) startTogether(ctx context.Context, lanes []LaneSpec) (stop func(
 func (w *World) prove(ctx context.Context) error {
 	w.run.proofs++
 	number := w.run.proofs
-	w.recordProof(number, "begin", fmt.Sprintf("proof %d of the detector", number))
+	w.recordProof(number, record.ProofBegin, fmt.Sprintf("proof %d of the detector", number))
 	var stops []func() error
 	for _, group := range w.canaryLanes(number) {
 		stop, err := w.startTogether(ctx, group)
@@ -92,7 +92,7 @@ func (w *World) prove(ctx context.Context) error {
 			return err
 		}
 	}
-	w.recordProof(number, "end", fmt.Sprintf("proof %d of the detector ended", number))
+	w.recordProof(number, record.ProofEnd, fmt.Sprintf("proof %d of the detector ended", number))
 	return nil
 }
 
@@ -104,7 +104,7 @@ func proofID(number, step int) string {
 	return fmt.Sprintf("proof-%d-%d", number, step)
 }
 
-func (w *World) recordProof(number int, state, text string) {
+func (w *World) recordProof(number int, state record.ProofState, text string) {
 	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: fmt.Sprintf("proof %d", number), Text: text,
 		Body: record.Proof{State: state, Number: number, Kinds: w.measuredKinds()}})
 }
@@ -171,7 +171,7 @@ func (w *World) injectProof(ctx context.Context, id string, p proof) error {
 
 // misroute probes the measured Service and expects the canary's pods: each answer counts as misrouted.
 func (w *World) misroute(ctx context.Context, id string, p proof) error {
-	inject := func(state string) {
+	inject := func(state record.FaultState) {
 		w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: id, Text: fmt.Sprintf("injected %s of %s: %s", p.kind, p.For, state),
 			Body: record.Fault{Fault: string(p.kind), State: state, ID: id, Lane: p.onLane(), Control: true}})
 	}
@@ -181,9 +181,9 @@ func (w *World) misroute(ctx context.Context, id string, p proof) error {
 	if err != nil {
 		return err
 	}
-	inject("begin")
+	inject(record.FaultBegin)
 	err = w.Clock.Sleep(ctx, p.For)
-	inject("end")
+	inject(record.FaultEnd)
 	if stopped := stop(); err == nil {
 		err = stopped
 	}

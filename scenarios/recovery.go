@@ -49,7 +49,7 @@ func (w *World) failedCheck(err error) error {
 		return nil
 	}
 	err = fmt.Errorf("checking whether the proxies follow a change: %w", err)
-	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: RecoveryName, Text: err.Error(), Body: record.Step{State: "failed", Error: err.Error()}})
+	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: RecoveryName, Text: err.Error(), Body: record.Step{State: record.StepFailed, Error: err.Error()}})
 	return err
 }
 
@@ -217,7 +217,7 @@ func (w *World) publish(ctx context.Context) (*corev1.Service, error) {
 // endpointChange is a change that proxies must follow.
 type endpointChange struct {
 	*World
-	what  string // record.RecoveryAdded or record.RecoveryRemoved
+	what  record.RecoveryState // record.RecoveryAdded or record.RecoveryRemoved
 	begin time.Duration
 	tell  func(node string, body record.Recovery, text string)
 }

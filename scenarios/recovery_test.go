@@ -29,7 +29,7 @@ func TestWhichProxiesMustRecover(t *testing.T) {
 		steps   []timeline.Step
 		exited  []string
 		checked []string
-		records string // the state that is recorded for node-1, if any
+		records record.RecoveryState // the state that is recorded for node-1, if any
 	}{
 		"all":                  {nil, nil, []string{"node-1", "node-2"}, ""},
 		"exited by itself":     {nil, []string{"node-1"}, []string{"node-2"}, record.RecoveryExited},
@@ -51,7 +51,7 @@ func TestWhichProxiesMustRecover(t *testing.T) {
 			if got := w.runningProxies(); !slices.Equal(got, c.checked) {
 				t.Errorf("the check is for %q, want %q", got, c.checked)
 			}
-			state := ""
+			var state record.RecoveryState
 			for _, e := range recorder.events {
 				if b, is := e.Body.(record.Recovery); is && e.Node == "node-1" {
 					state = b.State

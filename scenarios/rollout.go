@@ -74,7 +74,7 @@ func (w *World) rollOut(ctx context.Context) error {
 
 // recordRolloutEnd records the end of the current rollout.
 func (w *World) recordRolloutEnd() {
-	w.recordRollout("end", w.state().rolling)
+	w.recordRollout(record.RolloutEnd, w.state().rolling)
 	w.state().rolling = 0
 }
 
@@ -99,7 +99,7 @@ func (w *World) replacePods(ctx context.Context, k *workload, number int) error 
 		return fmt.Errorf("changing the pod template: %w", err)
 	}
 	if k == w.run.main {
-		w.recordRollout("begin", number)
+		w.recordRollout(record.RolloutBegin, number)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (w *World) podReplacementTime() time.Duration {
 	return GracePeriod.Of(w.Params) + PreStop.Of(w.Params) + time.Minute
 }
 
-func (w *World) recordRollout(state string, number int) {
+func (w *World) recordRollout(state record.RolloutState, number int) {
 	w.Recorder.Event(record.Event{At: w.Clock.Now(), Object: w.run.main.name,
 		Text: fmt.Sprintf("rollout %d of %s: %s", number, w.run.main.name, state),
 		Body: record.Rollout{State: state, Generation: strconv.Itoa(number)}})

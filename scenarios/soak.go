@@ -211,15 +211,15 @@ func (w *World) endedByFailure() bool {
 // tryStep performs a disturbance and records whether it had an effect. A disturbance without effect does not end the
 // soak.
 func (w *World) tryStep(ctx context.Context, name, node string, do func(ctx context.Context) error) bool {
-	record := func(state, text string) {
+	tell := func(state record.StepState, text string) {
 		w.Recorder.Event(record.Event{At: w.Clock.Now(), Node: node, Object: name, Text: text,
 			Body: record.Step{State: state}})
 	}
-	record("begin", name)
+	tell(record.StepBegin, name)
 	if err := do(ctx); err != nil {
-		record("missed", fmt.Sprintf("%s had no effect: %v", name, err))
+		tell(record.StepMissed, fmt.Sprintf("%s had no effect: %v", name, err))
 		return false
 	}
-	record("end", name+" done")
+	tell(record.StepEnd, name+" done")
 	return true
 }

@@ -175,7 +175,7 @@ func TestSoakNeedsChurn(t *testing.T) {
 		}
 		missed := 0
 		for _, e := range recorder.events {
-			if e.Body == (record.Step{State: "missed"}) && strings.Contains(e.Text, "the pods stayed") {
+			if e.Body == (record.Step{State: record.StepMissed}) && strings.Contains(e.Text, "the pods stayed") {
 				missed++
 			}
 		}
@@ -188,7 +188,7 @@ func TestSoakNeedsChurn(t *testing.T) {
 		if err := w.runChurn(t.Context(), time.Hour, plan(strings.Repeat(".", 18)+"xx")); err == nil {
 			t.Error("a soak with 18 of 20 disturbances was accepted")
 		}
-		if last := recorder.events[len(recorder.events)-1]; last.Kind() != record.KindStep || last.Body.(record.Step).State != "failed" {
+		if last := recorder.events[len(recorder.events)-1]; last.Kind() != record.KindStep || last.Body.(record.Step).State != record.StepFailed {
 			t.Errorf("the record ends with %+v, which does not affect the verdict", last)
 		}
 	})

@@ -169,19 +169,19 @@ type Prober interface {
 
 // Step runs one step and records its begin and end. A failed step makes the run invalid: the event did not happen.
 func (w *World) Step(ctx context.Context, name, node string, f func(ctx context.Context) error) error {
-	recorder := func(state, text string, err error) {
+	recorder := func(state record.StepState, text string, err error) {
 		body := record.Step{State: state}
 		if err != nil {
 			body.Error = err.Error()
 		}
 		w.Recorder.Event(record.Event{At: w.Clock.Now(), Node: node, Object: name, Text: text, Body: body})
 	}
-	recorder("begin", name, nil)
+	recorder(record.StepBegin, name, nil)
 	if err := f(ctx); err != nil {
-		recorder("failed", fmt.Sprintf("%s failed: %v", name, err), err)
+		recorder(record.StepFailed, fmt.Sprintf("%s failed: %v", name, err), err)
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	recorder("end", name+" done", nil)
+	recorder(record.StepEnd, name+" done", nil)
 	return nil
 }
 

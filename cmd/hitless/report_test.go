@@ -27,7 +27,7 @@ func writeRun(t *testing.T, dir string) {
 	for i, name := range []string{"baseline", "proof", "scenario", "end"} {
 		w.Event(record.Event{At: time.Duration(i) * 600 * time.Millisecond, Object: name, Text: name, Body: record.Phase{}})
 	}
-	w.Event(record.Event{At: 1300 * time.Millisecond, Object: "roll", Text: "roll", Body: record.Step{State: "end"}})
+	w.Event(record.Event{At: 1300 * time.Millisecond, Object: "roll", Text: "roll", Body: record.Step{State: record.StepEnd}})
 	w.Event(record.Event{Object: "web", Text: "lane web", Body: record.Lane{Name: "web", Client: "client", Target: "203.0.113.10:80",
 		Protocol: "tcp-new", Policy: "fresh", Rate: 100, Dial: 3 * time.Second, Reply: time.Second}})
 	for i := range 200 {

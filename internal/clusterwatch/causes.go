@@ -149,7 +149,7 @@ func (c *causes) served(service, pod string) bool {
 func (c *causes) hold(pod string, e record.Event) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	removed := e.Body.(record.Pod).State == "removed"
+	removed := e.Body.(record.Pod).State == record.PodRemoved
 	if c.pods[pod] {
 		if removed {
 			delete(c.pods, pod)
@@ -170,8 +170,8 @@ func (w *watcher) silence(from, to time.Time) {
 	at := w.now()
 	begin, end := max(0, at-time.Since(from)), max(0, at-time.Since(to))
 	w.causes.noteSilence(silence{begin, end})
-	w.apiEvent(begin, "away", fmt.Sprintf("the API server did not answer for %.1f s from here on: changes in that time are late in this record, or missing", (end-begin).Seconds()))
-	w.apiEvent(end, "back", "the API server answers again")
+	w.apiEvent(begin, record.APIAway, fmt.Sprintf("the API server did not answer for %.1f s from here on: changes in that time are late in this record, or missing", (end-begin).Seconds()))
+	w.apiEvent(end, record.APIBack, "the API server answers again")
 }
 
 func (c *causes) noteSilence(s silence) {
@@ -183,11 +183,11 @@ func (c *causes) noteSilence(s silence) {
 // stillSilent records that the API does not answer at the end of the watch.
 func (w *watcher) stillSilent() {
 	if since, _ := w.cluster.Silence(); !since.IsZero() {
-		w.apiEvent(max(0, w.now()-time.Since(since)), "away", "the API server did not answer from here on until the end of the watch: changes in that time are missing in this record")
+		w.apiEvent(max(0, w.now()-time.Since(since)), record.APIAway, "the API server did not answer from here on until the end of the watch: changes in that time are missing in this record")
 	}
 }
 
-func (w *watcher) apiEvent(at time.Duration, state, text string) {
+func (w *watcher) apiEvent(at time.Duration, state record.APIState, text string) {
 	w.record.Event(record.Event{At: at, Object: "API server", Text: text, Body: record.API{State: state}})
 	w.o.Progress(fmt.Sprintf("+%.1f s  %s", at.Seconds(), text))
 }

@@ -48,7 +48,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	w.cluster.ReportSilences(nil)
 	w.stillSilent()
 	f.report()
-	w.meter.Step(w.step(), "end")
+	w.meter.Step(w.step(), record.StepEnd)
 	return err
 }
 
@@ -112,24 +112,24 @@ func (f *follower) takeChange(key string) error {
 	before, had := s.known[key]
 	now, unprobed, exists := s.look(key)
 	f.noteUnprobed(unprobed)
-	reason, text := "changed", "the Service "+key+" no longer has this address"
+	reason, text := record.ServiceChanged, "the Service "+key+" no longer has this address"
 	switch {
 	case !exists && !had:
 		return nil
 	case !exists:
 		delete(s.known, key)
-		reason, text = "deleted", "the Service "+key+" was deleted"
+		reason, text = record.ServiceDeleted, "the Service "+key+" was deleted"
 		if f.o.Selector != "" {
 			text += fmt.Sprintf(", or no longer matches %q", f.o.Selector)
 		}
 		f.serviceEvent(at, key, reason, "", text)
 	case !had:
 		s.known[key] = now
-		f.serviceEvent(at, key, "created", "", "the Service "+key+" appeared")
+		f.serviceEvent(at, key, record.ServiceCreated, "", "the Service "+key+" appeared")
 	default:
 		s.known[key] = now
 		if !slices.Equal(before.externals, now.externals) {
-			f.serviceEvent(at, key, "changed", "addresses", fmt.Sprintf("the Service %s has other addresses: %s", key, hosts(now.externals)))
+			f.serviceEvent(at, key, record.ServiceChanged, "addresses", fmt.Sprintf("the Service %s has other addresses: %s", key, hosts(now.externals)))
 		}
 	}
 	for _, e := range before.externals {
@@ -159,7 +159,7 @@ func hosts(all []cluster.External) string {
 }
 
 // serviceEvent records what became of a Service. While the API was away, it may have happened at any time since its last answer.
-func (w *watcher) serviceEvent(at time.Duration, key, state, fields, text string) {
+func (w *watcher) serviceEvent(at time.Duration, key string, state record.ServiceState, fields, text string) {
 	body := record.Service{Service: key, State: state, Fields: fields}
 	if from, away := w.causes.awayUntil(at); away {
 		body.From = &from
@@ -258,9 +258,9 @@ func (f *follower) lookedUp(a answer) error {
 		return nil
 	}
 	at, text := f.now(), fmt.Sprintf("the name %s no longer has the address %s", a.Host, a.lane.Target.Addr())
-	f.serviceEvent(at, a.Service, "changed", "addresses", "the Service "+a.Service+" has another address: "+text)
+	f.serviceEvent(at, a.Service, record.ServiceChanged, "addresses", "the Service "+a.Service+" has another address: "+text)
 	f.services.waiting[a.External] = &waiting{since: at}
-	return f.endLane(a.External, at, "changed", text)
+	return f.endLane(a.External, at, record.ServiceChanged, text)
 }
 
 // report records what was not measured at the end.
@@ -320,9 +320,9 @@ func (w *watcher) goOn() error {
 		}
 		w.missing(name, w.now())
 		_, exists := s.known[before.Service]
-		state, text := "changed", "the Service "+before.Service+" no longer has this address"
+		state, text := record.ServiceChanged, "the Service "+before.Service+" no longer has this address"
 		if !exists {
-			state, text = "deleted", "the Service "+before.Service+" was deleted"
+			state, text = record.ServiceDeleted, "the Service "+before.Service+" was deleted"
 		}
 		from, now := w.left.Last, w.now()
 		w.record.Event(record.Event{At: now, Object: before.Service, Text: text, Body: record.Service{Service: before.Service, State: state, From: &from}})

@@ -154,7 +154,7 @@ func (w *watcher) startLane(t target, at time.Duration, joined bool) error {
 }
 
 // endLane ends the lane of an address that is no longer that of its Service. No lane ends before its first attempt was due.
-func (w *watcher) endLane(e cluster.External, at time.Duration, reason, text string) error {
+func (w *watcher) endLane(e cluster.External, at time.Duration, reason record.ServiceState, text string) error {
 	t, was := w.lanes.remove(e)
 	if !was {
 		return nil

@@ -223,7 +223,7 @@ func (w *watcher) begin(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	m.Phase("scenario", record.Phase{Attempts: 1})
-	m.Step(w.step(), "begin")
+	m.Step(w.step(), record.StepBegin)
 	if err := w.record.Flush(); err != nil { // a watch that is killed from now on can be resumed
 		return false, err
 	}

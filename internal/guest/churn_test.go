@@ -57,7 +57,7 @@ func churned(t *testing.T, failures func(s *stage) int) (s *stage, proxies *rest
 // ends are the ends of the steps whose names begin so.
 func (s *stage) ends(prefix string) (at []time.Duration) {
 	for _, e := range s.events {
-		if e.Body == (record.Step{State: "end"}) && strings.HasPrefix(e.Object, prefix) {
+		if e.Body == (record.Step{State: record.StepEnd}) && strings.HasPrefix(e.Object, prefix) {
 			at = append(at, e.At)
 		}
 	}

@@ -181,7 +181,7 @@ func TestPodsThatEndTooEarlyAreAnExcuse(t *testing.T) {
 
 func (s *stage) stepBegan(name string) time.Duration {
 	for _, e := range s.events {
-		if b, is := e.Body.(record.Step); is && e.Object == name && b.State == "begin" {
+		if b, is := e.Body.(record.Step); is && e.Object == name && b.State == record.StepBegin {
 			return e.At
 		}
 	}
@@ -259,7 +259,7 @@ func (s *stage) blockTimes(t *testing.T) (f failsFor) {
 	}
 	f.excuse, f.text = all[0].Body.(record.Excuse), all[0].Text
 	for _, e := range s.events {
-		if b, is := e.Body.(record.Interference); is && b.State == "begin" {
+		if b, is := e.Body.(record.Interference); is && b.State == record.InterferenceBegin {
 			f.block = e.At
 		} else if is {
 			f.work = e.At

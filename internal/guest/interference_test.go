@@ -141,7 +141,7 @@ func TestAProxyThatRemovesForeignRules(t *testing.T) {
 				r := &ruleset{own: 3, removes: removes, after: rules}
 				events, err := runInterference(t, r, what)
 				told := slices.ContainsFunc(events, func(e record.Event) bool {
-					return e.Node == "node-1" && e.Body.(record.Interference).State == "removed"
+					return e.Node == "node-1" && e.Body.(record.Interference).State == record.InterferenceRemoved
 				})
 				if err != nil || !told || r.foreign || len(r.rules) > 0 {
 					t.Errorf("%s, %s of %d rules: told %v, %v, left %v %q", what, removes, rules, told, err, r.foreign, r.rules)
@@ -150,7 +150,7 @@ func TestAProxyThatRemovesForeignRules(t *testing.T) {
 		}
 	}
 	events, _ := runInterference(t, &ruleset{own: 3}, "stale-allow")
-	if slices.ContainsFunc(events, func(e record.Event) bool { return e.Body.(record.Interference).State == "removed" }) {
+	if slices.ContainsFunc(events, func(e record.Event) bool { return e.Body.(record.Interference).State == record.InterferenceRemoved }) {
 		t.Errorf("a proxy that removes nothing is told: %+v", events)
 	}
 }
@@ -254,7 +254,7 @@ func TestProgramsThatFail(t *testing.T) {
 
 func isRemoval(e record.Event) bool {
 	b, is := e.Body.(record.Interference)
-	return is && b.State == "removed"
+	return is && b.State == record.InterferenceRemoved
 }
 
 // What met no packet, hid nothing or took nothing away is never a green run.

@@ -134,7 +134,7 @@ func TestRecreateMakesTheSameServiceAgain(t *testing.T) {
 	var told []string
 	for _, e := range s.events {
 		if b, is := e.Body.(record.Service); is {
-			told = append(told, e.Object+" "+b.State)
+			told = append(told, e.Object+" "+string(b.State))
 		}
 	}
 	if !slices.Equal(told, []string{"default/web deleted", "default/web created"}) {

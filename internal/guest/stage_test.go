@@ -262,7 +262,7 @@ func (s *stage) StartLane(_ context.Context, l scenarios.LaneSpec) (func() error
 func (s *stage) steps(prefix string) (states []string) {
 	for _, e := range s.events {
 		if b, is := e.Body.(record.Step); is && strings.HasPrefix(e.Object, prefix) {
-			states = append(states, b.State)
+			states = append(states, string(b.State))
 		}
 	}
 	return states

@@ -45,7 +45,7 @@ func (p *Pods) Event(e record.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stop, runs := p.stops[endpoint.Address]
-	ready := endpoint.State == "ready"
+	ready := endpoint.State == record.EndpointReady
 	switch {
 	case ready && !runs && p.err == nil && p.ctx.Err() == nil:
 		p.note(p.start(endpoint.Address, endpoint.Pod, e.Node))

@@ -109,25 +109,25 @@ func TestPodsAreAskedWhileTheyAreReady(t *testing.T) {
 	p := startHere(t, recorder)
 	like := scenarios.LaneSpec{Service: "web", Rate: 50, Control: true, Role: record.RolePod, Protocol: probes.ProtocolTCPNew, Backends: []string{"web-"}}
 	pods := NewPods(t.Context(), p, like, number)
-	tell := func(service, state string) {
+	tell := func(service string, state record.EndpointState) {
 		pods.Event(record.Event{Node: "node-1", Body: record.Endpoint{Service: service, Address: host, Pod: "web-1", State: state}})
 	}
-	tell("other", "ready")
-	tell("web", "unready")
+	tell("other", record.EndpointReady)
+	tell("web", record.EndpointUnready)
 	if len(recorder.lanes) != 0 {
 		t.Fatalf("lanes %+v before an endpoint of the Service was ready", recorder.lanes)
 	}
-	tell("web", "ready")
-	tell("web", "ready")
+	tell("web", record.EndpointReady)
+	tell("web", record.EndpointReady)
 	awaitMore(t, recorder, "pod-web-1")
-	tell("web", "serving-terminating")
-	tell("web", "removed")
-	tell("web", "ready")
+	tell("web", record.EndpointServingTerminating)
+	tell("web", record.EndpointRemoved)
+	tell("web", record.EndpointReady)
 	awaitMore(t, recorder, "pod-web-1-2")
 	if err := pods.Close(); err != nil {
 		t.Error(err)
 	}
-	tell("web", "removed")
+	tell("web", record.EndpointRemoved)
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}

@@ -51,7 +51,7 @@ func TestLiveRestartReplacesProxyPods(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, event := range e.events(t, record.KindProxy) {
-		seen[event.Node+" "+event.Body.(record.Proxy).State] = true
+		seen[event.Node+" "+string(event.Body.(record.Proxy).State)] = true
 	}
 	for _, want := range []string{"worker-1 stopped", "worker-2 exited", "worker-3 started", "worker-1 ready"} {
 		if !seen[want] {

@@ -9,9 +9,9 @@ import (
 )
 
 // recoveryStates counts the states of the recovery check of a run.
-func recoveryStates(t *testing.T, e ended) map[string]int {
+func recoveryStates(t *testing.T, e ended) map[record.RecoveryState]int {
 	t.Helper()
-	states := map[string]int{}
+	states := map[record.RecoveryState]int{}
 	for _, event := range e.events(t, record.KindRecovery) {
 		states[event.Body.(record.Recovery).State]++
 	}
@@ -25,7 +25,7 @@ func TestLiveRestartChecksRecovery(t *testing.T) {
 	s.awaitProxies(t)
 	e := s.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet}))
 	e.finished(t)
-	if states := recoveryStates(t, e); states["added"] != 3 || states["removed"] != 3 || len(states) != 2 {
+	if states := recoveryStates(t, e); states[record.RecoveryAdded] != 3 || states[record.RecoveryRemoved] != 3 || len(states) != 2 {
 		t.Errorf("the check recorded %v, want 3 nodes that followed both changes", states)
 	}
 	if left := s.left(t); len(left) != 0 {
@@ -49,7 +49,7 @@ func TestLiveProxiesDeadAfterRestart(t *testing.T) {
 	s.awaitProxies(t)
 	e := s.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet}))
 	e.finished(t)
-	if states := recoveryStates(t, e); states["failed"] != 3 || len(states) != 1 {
+	if states := recoveryStates(t, e); states[record.RecoveryFailed] != 3 || len(states) != 1 {
 		t.Errorf("the check recorded %v, want 3 nodes that failed", states)
 	}
 	nodes := e.result.Report.Recovery.Nodes
@@ -69,7 +69,7 @@ func TestLiveNodesThatCannotBeReached(t *testing.T) {
 	s := standing(t, nil)
 	s.deaf.Store(true)
 	e := s.run(t.Context(), t, "quiet", nil)
-	if states := recoveryStates(t, e); states["unchecked"] != 3 || len(states) != 1 {
+	if states := recoveryStates(t, e); states[record.RecoveryUnchecked] != 3 || len(states) != 1 {
 		t.Errorf("the check recorded %v, want 3 unchecked nodes", states)
 	}
 	if e.result.Report.Verdict != analysis.Invalid {

@@ -128,11 +128,11 @@ func failedRun(t *testing.T, run record.Run, class record.Class) (dir string) {
 	for i, name := range []string{"baseline", "proof", "scenario", "end"} {
 		w.Event(record.Event{At: time.Duration(i) * 2 * time.Second, Object: name, Text: name, Body: record.Phase{}})
 	}
-	for i, state := range []string{"begin", "end"} {
+	for i, state := range []record.FaultState{record.FaultBegin, record.FaultEnd} {
 		w.Event(record.Event{At: 3*time.Second + time.Duration(i)*100*time.Millisecond, Object: "proof", Text: "proof",
 			Body: record.Fault{Fault: "refuse", State: state, ID: "proof", Lane: "canary", Control: true}})
 	}
-	w.Event(record.Event{At: 5 * time.Second, Object: "roll", Text: "roll", Body: record.Step{State: "end"}})
+	w.Event(record.Event{At: 5 * time.Second, Object: "roll", Text: "roll", Body: record.Step{State: record.StepEnd}})
 	for id, name := range []string{"web", "canary"} {
 		lane := record.Lane{ID: uint16(id), Name: name, Client: "client", Target: "203.0.113.1" + strconv.Itoa(id) + ":80",
 			Protocol: "tcp-new", Policy: "fresh", Rate: 100, Dial: 3 * time.Second, Reply: time.Second}

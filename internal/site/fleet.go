@@ -194,7 +194,7 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 		return err
 	}
 	p.wanted = wanted
-	p.step("begin", nil)
+	p.step(record.StepBegin, nil)
 	err = r.cluster.MakeFleet(ctx, r.namespace, cluster.Fleet{Workers: f.Workers, Image: f.Image, HostNetwork: f.OnHost, Port: fleetPort, PathAlive: fleet.PathAlive,
 		Args: []string{fleet.WorkerName, fmt.Sprintf("--listen=:%d", fleetPort)}, Env: map[string]string{fleet.LaneVariable: string(text)}})
 	if err == nil {
@@ -203,10 +203,10 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 		err = p.collector.Begin(within)
 	}
 	if err != nil {
-		p.step("failed", err)
+		p.step(record.StepFailed, err)
 		return err
 	}
-	p.step("end", nil)
+	p.step(record.StepEnd, nil)
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() { defer close(ended); p.collector.Run(running) }()
@@ -214,13 +214,13 @@ func (p *fleetProber) begin(ctx context.Context, l scenarios.LaneSpec) (err erro
 	return nil
 }
 
-func (p *fleetProber) step(state string, err error) {
+func (p *fleetProber) step(state record.StepState, err error) {
 	const name = "start the fleet"
 	body := record.Step{State: state}
 	if err != nil {
 		body.Error = err.Error()
 	}
-	p.record.Event(record.Event{At: p.now(), Object: name, Text: name + ": " + state, Body: body})
+	p.record.Event(record.Event{At: p.now(), Object: name, Text: name + ": " + string(state), Body: body})
 }
 
 // end collects the last records of the workers and records what is missing. A run that failed hardly waits.

@@ -67,7 +67,7 @@ func TestFleetPodsAreNoCauses(t *testing.T) {
 	var k kept
 	for _, name := range []string{"web-1", "fleet-1"} {
 		fleetPodFilter{&k}.Event(record.Event{Node: "node-1", Object: name, Text: name + " is terminating",
-			Body: record.Pod{State: "terminating", Pod: name}})
+			Body: record.Pod{State: record.PodTerminating, Pod: name}})
 	}
 	if len(k.events) != 2 || k.events[0].Kind() != record.KindPod || k.events[1].Kind() != record.KindLog {
 		t.Errorf("%+v", k.events)

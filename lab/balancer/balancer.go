@@ -38,8 +38,8 @@ const (
 	TargetHealthCheckNodePort = "healthCheckNodePort"
 	TargetNodePort            = "nodePort"
 
-	FlowsSticky = "sticky"
-	FlowsRehash = "rehash"
+	FlowsSticky = string(record.BalancerSticky)
+	FlowsRehash = string(record.BalancerRehash)
 )
 
 // Config configures a load balancer. Zero values select the defaults.

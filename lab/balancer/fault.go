@@ -106,7 +106,7 @@ func (f *faultTable) inject(ctx context.Context, fault Fault) error {
 	}
 	timer := time.NewTimer(fault.For)
 	defer timer.Stop()
-	f.record(fault, f.cfg.Now(), record.Fault{State: "begin", From: new(from)})
+	f.record(fault, f.cfg.Now(), record.Fault{State: record.FaultBegin, From: new(from)})
 	if err := in.find(rule); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (f *faultTable) inject(ctx context.Context, fault Fault) error {
 	if gone := in.rules.commit(func(c *nftables.Conn) error { return c.DelRule(rule) }); gone != nil {
 		return errors.Join(err, fmt.Errorf("removing its rule, which is still active: %w", gone))
 	}
-	f.record(fault, at, record.Fault{State: "end", Until: new(f.cfg.Now())})
+	f.record(fault, at, record.Fault{State: record.FaultEnd, Until: new(f.cfg.Now())})
 	return err
 }
 

@@ -142,7 +142,7 @@ func TestFaultEventsBoundTheFault(t *testing.T) {
 				found, at = append(found, b), append(at, e.At)
 			}
 		}
-		if len(found) != 2 || found[0].State != "begin" || found[1].State != "end" || found[0].From == nil || found[1].Until == nil {
+		if len(found) != 2 || found[0].State != record.FaultBegin || found[1].State != record.FaultEnd || found[0].From == nil || found[1].Until == nil {
 			t.Fatalf("events %+v", found)
 		}
 		inner, outer := at[1]-at[0], *found[1].Until-*found[0].From

@@ -245,7 +245,7 @@ func TestMembershipEventsBoundTheChange(t *testing.T) {
 	for _, e := range g.recorder.events {
 		switch b := e.Body.(type) {
 		case record.HealthCheck:
-			if b.Result == "fail" {
+			if b.Result == record.HealthFail {
 				last, inARow = e, b.Count
 			}
 		case record.Membership:

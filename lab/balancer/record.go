@@ -75,9 +75,9 @@ func (b *Balancer) serverChanged(v serverCheck) error {
 }
 
 func (b *Balancer) recordHealth(id frontend, node, target string, got checkResult, count int) {
-	result := "fail"
+	result := record.HealthFail
 	if got.pass {
-		result = "pass"
+		result = record.HealthPass
 	}
 	what := id.service
 	if id.family == record.IPv6 {
@@ -127,10 +127,10 @@ func (b *Balancer) open(s *service, t table, p port) []node {
 
 func (b *Balancer) recordLine(s *service, l line, c change) {
 	body := record.Membership{Service: s.service, Address: s.addr, Port: l.port, Protocol: strings.ToLower(string(l.protocol)),
-		Nodes: split(l.nodes), All: split(l.all), Policy: b.cfg.Flows, Seed: new(b.cfg.Seed), ByClient: l.byClient,
+		Nodes: split(l.nodes), All: split(l.all), Policy: record.BalancerPolicy(b.cfg.Flows), Seed: new(b.cfg.Seed), ByClient: l.byClient,
 		From: new(c.from), Reloaded: c.reloaded}
 	if b.path.checksHealth() {
-		body.Policy, body.Seed = "roundrobin", nil // HAProxy's default; not a function of the five-tuple
+		body.Policy, body.Seed = record.BalancerRoundRobin, nil // HAProxy's default; not a function of the five-tuple
 	}
 	b.cfg.Recorder.Event(record.Event{At: c.at, Object: s.service, Body: body,
 		Text: fmt.Sprintf("%s at %s goes to %s (of %s)", s.service, netip.AddrPortFrom(s.addr, l.port), orNone(l.nodes), orNone(l.all))})

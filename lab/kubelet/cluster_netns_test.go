@@ -389,7 +389,7 @@ func (c *cluster) wantStates(pod string, want ...string) {
 	var got, lines []string
 	for _, e := range c.events {
 		if body, is := e.Body.(record.Pod); is && e.Object == pod {
-			got = append(got, body.State)
+			got = append(got, string(body.State))
 			lines = append(lines, fmt.Sprintf("%8.3f %s", e.At.Seconds(), e.Text))
 		}
 	}

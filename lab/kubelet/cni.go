@@ -15,6 +15,7 @@ import (
 
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 )
 
 // Plugin is a CNI plugin that is chained after the lab's own network: it gets each pod's finished link, and may attach to it.
@@ -158,7 +159,7 @@ func (p *pod) attach(ctx context.Context) {
 }
 
 func (p *pod) startContainers(ctx context.Context) {
-	p.record("created", "its network is laid")
+	p.record(record.PodCreated, "its network is laid")
 	if p.k.Workloads != nil {
 		if ports := p.hostPorts(); len(ports) > 0 {
 			if p.startErr = p.sandbox.hostPorts(ports); p.startErr != nil {

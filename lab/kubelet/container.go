@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/record"
 )
 
 // The kubelet's back-off of restarts: 10 s, doubled up to 5 min, reset after 10 min of running. The first
@@ -91,7 +93,7 @@ func (c *container) start(ctx context.Context) {
 	r.probing, r.cancelProbes = context.WithCancel(r.alive)
 	c.run, c.waiting = r, nil
 	c.starts++
-	c.pod.record("started", fmt.Sprintf("container %s, start %d", c.spec.Name, c.starts))
+	c.pod.record(record.PodStarted, fmt.Sprintf("container %s, start %d", c.spec.Name, c.starts))
 	c.pod.k.live.Go(func() {
 		<-proc.Done()
 		c.pod.post(func() { c.exited(ctx, r) })
@@ -198,7 +200,7 @@ func (c *container) terminate(r *containerRun, g *grace) {
 	if r.alive.Err() != nil {
 		return
 	}
-	c.pod.record("sigterm", "container "+c.spec.Name)
+	c.pod.record(record.PodSigterm, "container "+c.spec.Name)
 	if err := r.proc.Signal(syscall.SIGTERM); err != nil {
 		log.Warn("sending SIGTERM", "error", err)
 	}
@@ -247,7 +249,7 @@ func (c *container) exited(ctx context.Context, r *containerRun) {
 		r.stop.release()
 	}
 	c.run = nil
-	c.pod.record("exited", fmt.Sprintf("container %s, %s", c.spec.Name, text))
+	c.pod.record(record.PodExited, fmt.Sprintf("container %s, %s", c.spec.Name, text))
 	policy := c.policy()
 	if c.pod.stop != nil {
 		c.pod.terminateAll(c.pod.stop)

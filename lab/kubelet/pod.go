@@ -163,7 +163,7 @@ func (p *pod) observe(ctx context.Context) {
 	d := deletionGrace(p.object)
 	if p.stop == nil {
 		p.stop = newGrace(ctx, d)
-		p.record("terminating", fmt.Sprintf("is to end within %s", d))
+		p.record(record.PodTerminating, fmt.Sprintf("is to end within %s", d))
 		if p.cancelWait != nil {
 			p.cancelWait()
 		}
@@ -207,7 +207,7 @@ func (p *pod) retire() {
 	if !p.object.Spec.HostNetwork {
 		p.k.addresses.release(p.addr)
 	}
-	p.record("removed", "its network is gone")
+	p.record(record.PodRemoved, "its network is gone")
 }
 
 // killAll kills all processes without a write to the API or the record: the node has lost power, or the run is over.
@@ -231,7 +231,7 @@ func (p *pod) after(d time.Duration, f func()) *time.Timer {
 }
 
 // record records a state of the pod. Several goroutines call it, so it reads only fields that do not change.
-func (p *pod) record(state, text string) {
+func (p *pod) record(state record.PodState, text string) {
 	body := record.Pod{State: state, Pod: p.name, Node: p.k.name, Generation: p.generation}
 	if p.addr.IsValid() {
 		body.IP = p.addr.String()

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hitless/hitless/record"
 )
 
 // report writes changes of the status to the API and the record.
@@ -31,9 +33,9 @@ func (p *pod) recordReadiness(status corev1.PodStatus) {
 		return
 	}
 	if p.ready = ready; ready {
-		p.record("ready", "its containers are ready")
+		p.record(record.PodReady, "its containers are ready")
 	} else {
-		p.record("unready", "its containers are not ready")
+		p.record(record.PodUnready, "its containers are not ready")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hitless/hitless/lab/subject/failing"
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 )
 
 // programs are the proxy's programs of each node. /run is each node's own.
@@ -59,7 +60,7 @@ func (f *Fleet) Block(name string) error {
 	f.mu.Lock()
 	f.blocked[name] = true
 	f.mu.Unlock()
-	f.record(name, "blocked", fmt.Sprintf("from now on the programs that %s writes the rules of %s with fail", f.spec(name), name))
+	f.record(name, record.ProxyBlocked, fmt.Sprintf("from now on the programs that %s writes the rules of %s with fail", f.spec(name), name))
 	return nil
 }
 
@@ -94,7 +95,7 @@ func (f *Fleet) Unblock(name string) error {
 	if err != nil {
 		return err
 	}
-	f.record(name, "unblocked", fmt.Sprintf("the programs that %s writes the rules of %s with work again; %s", f.spec(name), name, callsText(calls)))
+	f.record(name, record.ProxyUnblocked, fmt.Sprintf("the programs that %s writes the rules of %s with work again; %s", f.spec(name), name, callsText(calls)))
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hitless/hitless/lab/procs"
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 )
 
 // Change makes the next Start of a node's proxy start another program of the lab, named by its Spec. The running proxy must have
@@ -58,7 +59,7 @@ func (f *Fleet) StartSecond(name, subject string) (alive func() error, err error
 	if err != nil {
 		return nil, err
 	}
-	f.recordOf(second.Spec, name, "second", second.Spec.String()+" started next to "+f.spec(name).String())
+	f.recordOf(second.Spec, name, record.ProxySecond, second.Spec.String()+" started next to "+f.spec(name).String())
 	return func() error {
 		if p.Running() {
 			return nil
@@ -76,21 +77,21 @@ func (f *Fleet) Cleanup(ctx context.Context, name string) error {
 		return err
 	}
 	spec := f.spec(name)
-	f.record(name, "cleanup", spec.String()+" cleans up its kernel state on "+name)
+	f.record(name, record.ProxyCleanup, spec.String()+" cleans up its kernel state on "+name)
 	start, err := f.cleanupSpec(node)
 	if err != nil {
 		return err
 	}
 	err = f.runCommand(ctx, node, start)
 	if code := exitCode(err); code > 0 && spec.Exec == nil && spec.Name != Bundled.Name {
-		f.record(name, "cleanup-failed", fmt.Sprintf("the cleanup of %s on %s failed with exit code %d; its last line: %s",
+		f.record(name, record.ProxyUncleaned, fmt.Sprintf("the cleanup of %s on %s failed with exit code %d; its last line: %s",
 			spec, name, code, f.cfg.Procs.Tail(start.Name, 1)))
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", spec, err)
 	}
-	f.record(name, "clean", spec.String()+" has cleaned up on "+name)
+	f.record(name, record.ProxyCleaned, spec.String()+" has cleaned up on "+name)
 	return nil
 }
 

@@ -143,10 +143,10 @@ func (f *Fleet) launch(node *topology.Node) error {
 	f.live[node.Name] = p
 	f.mu.Unlock()
 	spec := f.spec(node.Name)
-	f.record(node.Name, "started", spec.String()+" started")
+	f.record(node.Name, record.ProxyStarted, spec.String()+" started")
 	go func() {
 		<-p.Done()
-		f.recordOf(spec, node.Name, "exited", spec.String()+" exited: "+p.ExitText())
+		f.recordOf(spec, node.Name, record.ProxyExited, spec.String()+" exited: "+p.ExitText())
 	}()
 	return nil
 }
@@ -185,7 +185,7 @@ func (f *Fleet) awaitReady(ctx context.Context, node *topology.Node) error {
 		case <-time.After(100 * time.Millisecond): // interval of the checks
 		}
 	}
-	f.record(node.Name, "ready", f.spec(node.Name).String()+" is ready")
+	f.record(node.Name, record.ProxyReady, f.spec(node.Name).String()+" is ready")
 	return nil
 }
 
@@ -311,14 +311,18 @@ func (f *Fleet) Stop(ctx context.Context, node string) error {
 
 // Kill kills the proxy of a node with SIGKILL.
 func (f *Fleet) Kill(_ context.Context, node string) error {
-	return f.signal(node, syscall.SIGKILL, "killed")
+	return f.signal(node, syscall.SIGKILL, record.ProxyKilled)
 }
 
 // Freeze suspends the proxy of a node with SIGSTOP.
-func (f *Fleet) Freeze(node string) error { return f.signal(node, syscall.SIGSTOP, "stopped") }
+func (f *Fleet) Freeze(node string) error {
+	return f.signal(node, syscall.SIGSTOP, record.ProxyStopped)
+}
 
 // Thaw continues a frozen proxy with SIGCONT.
-func (f *Fleet) Thaw(node string) error { return f.signal(node, syscall.SIGCONT, "continued") }
+func (f *Fleet) Thaw(node string) error {
+	return f.signal(node, syscall.SIGCONT, record.ProxyContinued)
+}
 
 // Frozen reports whether the proxy of a node is suspended: state T of proc_pid_stat(5).
 func (f *Fleet) Frozen(node string) (bool, error) {
@@ -334,12 +338,12 @@ func (f *Fleet) Frozen(node string) (bool, error) {
 	return strings.HasPrefix(rest, "T"), nil
 }
 
-func (f *Fleet) signal(node string, sig syscall.Signal, state string) error {
+func (f *Fleet) signal(node string, sig syscall.Signal, state record.ProxyState) error {
 	p, err := f.process(node)
 	if err != nil {
 		return err
 	}
-	f.record(node, state, f.spec(node).String()+" "+state)
+	f.record(node, state, f.spec(node).String()+" "+string(state))
 	if err := p.Signal(sig); err != nil {
 		return fmt.Errorf("sending %v to the proxy of %s: %w", sig, node, err)
 	}
@@ -379,9 +383,11 @@ func (f *Fleet) Pid(node string) (int, error) {
 	return p.Pid(), nil
 }
 
-func (f *Fleet) record(node, state, text string) { f.recordOf(f.spec(node), node, state, text) }
+func (f *Fleet) record(node string, state record.ProxyState, text string) {
+	f.recordOf(f.spec(node), node, state, text)
+}
 
-func (f *Fleet) recordOf(s Spec, node, state, text string) {
+func (f *Fleet) recordOf(s Spec, node string, state record.ProxyState, text string) {
 	f.cfg.Recorder.Event(record.Event{At: f.cfg.Now(), Node: node, Object: s.String(),
 		Text: text, Body: record.Proxy{State: state}})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hitless/hitless/lab/topology"
+	"github.com/hitless/hitless/record"
 )
 
 // Flush empties a node's proxy tables without the proxy's knowledge: the IPVS table, the chains of kube-proxy in iptables, its table in
@@ -30,9 +31,9 @@ func (f *Fleet) Flush(ctx context.Context, name string) (restore func() error, e
 	if err != nil {
 		return nil, err
 	}
-	f.record(name, "flushed", what+" of "+name+" was emptied")
+	f.record(name, record.ProxyFlushed, what+" of "+name+" was emptied")
 	return func() error {
-		f.record(name, "restored", what+" of "+name+" was put back")
+		f.record(name, record.ProxyRestored, what+" of "+name+" was put back")
 		return content.restore(node)
 	}, nil
 }

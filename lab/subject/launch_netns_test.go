@@ -143,7 +143,7 @@ func TestCleanupOfKubeProxyThatFails(t *testing.T) {
 				t.Errorf("it gave %v", err)
 			}
 			last := recorded.events[len(recorded.events)-1]
-			if name == "fails" && (last.Body != (record.Proxy{State: "cleanup-failed"}) || !strings.Contains(last.Text, "exit code 1; its last line: CHAIN_DEL failed")) {
+			if name == "fails" && (last.Body != (record.Proxy{State: record.ProxyUncleaned}) || !strings.Contains(last.Text, "exit code 1; its last line: CHAIN_DEL failed")) {
 				t.Errorf("the record has %+v", last)
 			}
 		})

@@ -266,8 +266,8 @@ func (m *Meter) Phase(name string, demands record.Phase) {
 }
 
 // Step records the begin or the end of a step.
-func (m *Meter) Step(name, state string) {
-	m.Record.Event(record.Event{At: m.Now(), Object: name, Text: name + ": " + state,
+func (m *Meter) Step(name string, state record.StepState) {
+	m.Record.Event(record.Event{At: m.Now(), Object: name, Text: name + ": " + string(state),
 		Body: record.Step{State: state}})
 }
 

@@ -231,7 +231,7 @@ func (o Options) measure(ctx context.Context, m *Meter, lane, canary probes.Lane
 func (o Options) measureChange(ctx context.Context, m *Meter, begin time.Duration) error {
 	m.Phase("scenario", record.Phase{Attempts: minAttempts})
 	step := "watch " + o.Target
-	m.Step(step, "begin")
+	m.Step(step, record.StepBegin)
 	endBy := cmp.Or(o.EndHint, "Ctrl-C")
 	until, text := NoEnd, fmt.Sprintf("measuring: make your change now; %s ends the measurement and writes the report", endBy)
 	if o.Duration > 0 {
@@ -248,7 +248,7 @@ func (o Options) measureChange(ctx context.Context, m *Meter, begin time.Duratio
 	if _, err := m.Sleep(ctx, until); err != nil {
 		return err
 	}
-	m.Step(step, "end")
+	m.Step(step, record.StepEnd)
 	return nil
 }
 

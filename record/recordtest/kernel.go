@@ -27,9 +27,9 @@ func (s *Lab) Choose(backend func(failed int) (node, address string, asked bool)
 
 // Look tells a state of the web's virtual server on a node, which a look at from had found otherwise.
 func (s *Lab) Look(node string, from, at time.Duration, backends string) {
-	attrs := []string{"table", "ipvs", "address", WebAddress.Addr().String(), "port", strconv.Itoa(int(WebAddress.Port())), "protocol", "tcp",
+	attrs := []string{"table", string(record.TableIPVS), "address", WebAddress.Addr().String(), "port", strconv.Itoa(int(WebAddress.Port())), "protocol", "tcp",
 		"state", "present", "backends", backends, "fromNs", strconv.FormatInt(int64(from), 10)}
-	if backends == "absent" || backends == record.TableUnread {
+	if backends == "absent" || backends == string(record.TableUnread) {
 		attrs[9], attrs[11] = backends, ""
 	}
 	s.Event(at, record.KindKernelTable, node, WebAddress.String(), "IPVS of "+node+" has "+backends, attrs...)

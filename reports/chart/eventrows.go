@@ -106,10 +106,10 @@ func Spans(events []record.Event, end time.Duration) (bars []Span, marks []recor
 		id, state := spanOf(e)
 		key := string(e.Kind()) + " " + e.Object + " " + id
 		switch state {
-		case "begin":
+		case string(record.StepBegin): // all kinds have the same words
 			open[key] = len(bars)
 			bars = append(bars, Span{e.At, end, analysis.FirstOf(e.Object, string(e.Kind())), EventText(e)})
-		case "end", "failed":
+		case string(record.StepEnd), string(record.StepFailed):
 			i, begun := open[key]
 			if !begun {
 				marks = append(marks, e)
@@ -129,13 +129,13 @@ func Spans(events []record.Event, end time.Duration) (bars []Span, marks []recor
 func spanOf(e record.Event) (id, state string) {
 	switch body := e.Body.(type) {
 	case record.Step:
-		return "", body.State
+		return "", string(body.State)
 	case record.Rollout:
-		return "", body.State
+		return "", string(body.State)
 	case record.Fault:
-		return body.ID, body.State
+		return body.ID, string(body.State)
 	case record.Interference:
-		return body.ID, body.State
+		return body.ID, string(body.State)
 	}
 	return "", ""
 }

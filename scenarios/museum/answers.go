@@ -156,7 +156,7 @@ func (r *Record) unready() (found []step) {
 			found[i].end = e.At
 			delete(open, b.Pod)
 		}
-		if b.State == "unready" {
+		if b.State == record.PodUnready {
 			open[b.Pod] = len(found)
 			found = append(found, step{b.Pod, b.Node, e.At, r.end()})
 		}

@@ -63,8 +63,8 @@ func twoEnd(first bool) func(s *fakeRun) {
 	}
 	return func(s *fakeRun) {
 		for pod, at := range map[string]int{"web-1": 20_000, "web-2": other} {
-			s.pod(ms(at), pod, "node-1", "terminating")
-			s.pod(ms(at+5000), pod, "node-1", "exited")
+			s.pod(ms(at), pod, "node-1", record.PodTerminating)
+			s.pod(ms(at+5000), pod, "node-1", record.PodExited)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func twoEnd(first bool) func(s *fakeRun) {
 func exits(at ...int) func(s *fakeRun) {
 	return func(s *fakeRun) {
 		for _, at := range at {
-			s.pod(ms(at), "web-1", "node-1", "exited")
+			s.pod(ms(at), "web-1", "node-1", record.PodExited)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func specimens(t *testing.T) []specimen {
 		{id: "k8s-97824", bug: func(s *fakeRun, shift int) {
 			lose(s, firewalled+20_000+shift, 10*whole, record.ConnectTimeout, both...)
 		}},
-		{id: "k8s-110208", setUp: func(s *fakeRun) { s.pod(ms(500), "web-2", "node-2", "ready") }, bug: func(s *fakeRun, shift int) { lose(s, old+15_000+shift, 10*whole, record.ConnectTimeout, both...) }},
+		{id: "k8s-110208", setUp: func(s *fakeRun) { s.pod(ms(500), "web-2", "node-2", record.PodReady) }, bug: func(s *fakeRun, shift int) { lose(s, old+15_000+shift, 10*whole, record.ConnectTimeout, both...) }},
 		{id: "k8s-68194", bug: func(s *fakeRun, shift int) { lose(s, forwards+200+shift, 10*whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-103857", bug: losesFlow(emptied + 200), good: steadyFlow},
 		{id: "k8s-105192", bug: losesFlow(at("k8s-105192", "proxy flush node-2") + 200), good: steadyFlow},
@@ -238,8 +238,8 @@ func specimens(t *testing.T) []specimen {
 		{id: "flushed-ruleset", setUp: func(s *fakeRun) { s.step("reload the firewall of node-1", "node-1", 20_000, 20_500) },
 			bug: func(s *fakeRun, shift int) { lose(s, 20_400+shift, whole, record.ConnectTimeout, "node-1") }},
 		{id: "k8s-106030", setUp: func(s *fakeRun) {
-			s.pod(ms(20_000), "web-1", "node-1", "unready")
-			s.pod(ms(50_000), "web-1", "node-1", "ready")
+			s.pod(ms(20_000), "web-1", "node-1", record.PodUnready)
+			s.pod(ms(50_000), "web-1", "node-1", record.PodReady)
 		}, bug: func(s *fakeRun, shift int) { s.otherPod = [2]time.Duration{ms(20_000), ms(20_000 + shift)} }, good: func(s *fakeRun) {
 			s.otherPod = [2]time.Duration{ms(20_100), ms(50_000)}
 		}},
@@ -422,8 +422,8 @@ func TestFewAttemptsTellNothingOfAShortLoss(t *testing.T) {
 func TestTimelinesNameTheRunsPods(t *testing.T) {
 	for _, id := range []string{"k8s-110208", "k8s-135266"} {
 		e, s := simulated(t, id)
-		s.pod(ms(600), "web-1", "node-1", "exited")
-		s.pod(ms(700), "web-3", "node-3", "ready")
+		s.pod(ms(600), "web-1", "node-1", record.PodExited)
+		s.pod(ms(700), "web-3", "node-3", record.PodReady)
 		if f := e.Judge(s.record(t)); f.Answer != CannotTell || !strings.Contains(strings.Join(f.Reasons, ""), "names the pod 10.244.1.2") {
 			t.Errorf("%s: %s: %q", id, f.Answer, f.Reasons)
 		}
@@ -456,7 +456,7 @@ func TestTheEndOfTheFlowsOwnPodCounts(t *testing.T) {
 func TestATriggerOfTheReplayControlPlane(t *testing.T) {
 	e, s := simulated(t, "k8s-110208")
 	s.controlPlane = "kube"
-	s.pod(ms(500), "web-2", "node-2", "ready")
+	s.pod(ms(500), "web-2", "node-2", record.PodReady)
 	if f := e.Judge(s.record(t)); f.Answer != CannotTell || !strings.Contains(f.Reasons[0], "--controlplane replay") {
 		t.Errorf("%s: %q", f.Answer, f.Reasons)
 	}

@@ -61,9 +61,10 @@ func (s *fakeRun) event(at time.Duration, node, object string, body record.Body)
 }
 
 // pod adds the events of a pod's new state and of its endpoint.
-func (s *fakeRun) pod(at time.Duration, pod, node, state string) {
+func (s *fakeRun) pod(at time.Duration, pod, node string, state record.PodState) {
 	s.event(at, node, pod, record.Pod{Pod: pod, Node: node, State: state, IP: "10.244." + strings.TrimPrefix(node, "node-") + ".2"})
-	if endpoint := map[string]string{"ready": "ready", "terminating": "serving-terminating", "removed": "removed"}[state]; endpoint != "" {
+	if endpoint := map[record.PodState]record.EndpointState{record.PodReady: record.EndpointReady, record.PodTerminating: record.EndpointServingTerminating,
+		record.PodRemoved: record.EndpointRemoved}[state]; endpoint != "" {
 		s.event(at+10*time.Millisecond, node, pod, record.Endpoint{Service: "web", Pod: pod, State: endpoint})
 	}
 }
@@ -72,7 +73,7 @@ func (s *fakeRun) pod(at time.Duration, pod, node, state string) {
 func (s *fakeRun) balance(at time.Duration, service string, address netip.AddrPort, nodes ...string) {
 	seed := uint32(1)
 	s.event(at, "", "default/"+service, record.Membership{Service: "default/" + service, Address: address.Addr(), Port: address.Port(), Protocol: "tcp",
-		Nodes: nodes, All: nodes, Policy: "sticky", Seed: &seed, From: &at})
+		Nodes: nodes, All: nodes, Policy: record.BalancerSticky, Seed: &seed, From: &at})
 }
 
 func (s *fakeRun) lane(id uint16, name, service string, address netip.AddrPort, control bool) {
@@ -89,8 +90,8 @@ func (s *fakeRun) record(t *testing.T) *Record {
 	for name, at := range map[string]time.Duration{"setup": 0, "baseline": time.Second, "scenario": scenarioAt, "end": s.end} {
 		s.event(at, "", name, record.Phase{})
 	}
-	s.event(scenarioAt, "", "the step", record.Step{State: "begin"})
-	s.event(s.end-time.Second, "", "the step", record.Step{State: "end"})
+	s.event(scenarioAt, "", "the step", record.Step{State: record.StepBegin})
+	s.event(s.end-time.Second, "", "the step", record.Step{State: record.StepEnd})
 	s.lane(0, "tcp-new", "web", webAddress, false)
 	s.lane(1, "canary", "canary", canaryAddress, true)
 	if s.long > 0 {
@@ -113,8 +114,8 @@ func (s *fakeRun) record(t *testing.T) *Record {
 	if !s.noProof {
 		from, to := 3*time.Second, 3100*time.Millisecond
 		s.losses = append(s.losses, loss{"node-9", from, to, record.Delayed})
-		s.event(from, "", "proof", record.Fault{Fault: "drop", State: "begin", ID: "proof", Lane: "canary", Control: true})
-		s.event(to, "", "proof", record.Fault{Fault: "drop", State: "end", ID: "proof", Lane: "canary", Control: true})
+		s.event(from, "", "proof", record.Fault{Fault: "drop", State: record.FaultBegin, ID: "proof", Lane: "canary", Control: true})
+		s.event(to, "", "proof", record.Fault{Fault: "drop", State: record.FaultEnd, ID: "proof", Lane: "canary", Control: true})
 	}
 	slices.SortStableFunc(s.events, func(x, y record.Event) int { return cmp.Compare(x.At, y.At) })
 	return s.write(t)

@@ -103,11 +103,11 @@ func (r *Record) countChurn() (rollouts []time.Duration, times int) {
 	for _, e := range r.Events {
 		switch b := e.Body.(type) {
 		case record.Rollout:
-			if b.State == "end" {
+			if b.State == record.RolloutEnd {
 				rollouts = append(rollouts, e.At)
 			}
 		case record.Step:
-			if b.State == "end" && strings.HasPrefix(e.Object, "churn ") {
+			if b.State == record.StepEnd && strings.HasPrefix(e.Object, "churn ") {
 				times++
 			}
 		}

@@ -23,9 +23,9 @@ func churned(times int, quiet time.Duration, losses ...loss) *fakeRun {
 	maps.Copy(s.params, k8s71071().Set)
 	s.balance(ms(600), "web", webAddress, "node-1", "node-2")
 	for i := range times {
-		s.event(scenarioAt+ms(i), "", fmt.Sprintf("churn %d", i+1), record.Step{State: "end"})
+		s.event(scenarioAt+ms(i), "", fmt.Sprintf("churn %d", i+1), record.Step{State: record.StepEnd})
 	}
-	s.event(rolledOutAt, "", "web", record.Rollout{State: "end", Generation: "1"})
+	s.event(rolledOutAt, "", "web", record.Rollout{State: record.RolloutEnd, Generation: "1"})
 	s.event(restartAt, "node-1", "proxy", record.Log{Program: "proxy", Quiet: &quiet})
 	return s
 }

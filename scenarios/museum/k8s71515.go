@@ -71,15 +71,15 @@ func (r *Record) flaps() (pods []string, watch time.Duration) {
 		case record.Phase:
 			scenario = scenario || e.Object == "scenario"
 		case record.Step:
-			if e.Object == "watch" && b.State == "begin" {
+			if e.Object == "watch" && b.State == record.StepBegin {
 				watch = e.At
 			}
 		case record.Pod:
 			switch {
 			case !scenario:
-			case b.State == "unready":
+			case b.State == record.PodUnready:
 				unready[b.Pod] = true
-			case b.State == "ready" && unready[b.Pod] && !slices.Contains(pods, b.Pod):
+			case b.State == record.PodReady && unready[b.Pod] && !slices.Contains(pods, b.Pod):
 				pods = append(pods, b.Pod)
 			}
 		}

@@ -12,14 +12,14 @@ import (
 func flapped(losses ...loss) *fakeRun {
 	s := &fakeRun{scenario: "flap", losses: losses, params: map[string]string{}, end: ms(260_000), long: ms(40_000)}
 	maps.Copy(s.params, k8s71515().Set)
-	s.pod(ms(500), "web-1", "node-1", "ready")
-	s.pod(ms(500), "web-2", "node-2", "ready")
+	s.pod(ms(500), "web-1", "node-1", record.PodReady)
+	s.pod(ms(500), "web-2", "node-2", record.PodReady)
 	s.balance(ms(600), "web", webAddress, "node-1", "node-2")
 	for i, pod := range []string{"web-1", "web-2"} {
-		s.pod(ms(15_000+10_000*i), pod, "node-1", "unready")
-		s.pod(ms(20_000+10_000*i), pod, "node-1", "ready")
+		s.pod(ms(15_000+10_000*i), pod, "node-1", record.PodUnready)
+		s.pod(ms(20_000+10_000*i), pod, "node-1", record.PodReady)
 	}
-	s.event(ms(40_000), "", "watch", record.Step{State: "begin"})
+	s.event(ms(40_000), "", "watch", record.Step{State: record.StepBegin})
 	return s
 }
 
@@ -51,8 +51,8 @@ func TestK8s71515(t *testing.T) {
 		"timeouts only":                   {flapped(repeated("node-1", 3, 12_000, 60_000, record.ConnectTimeout)...), NotSeen, ""},
 		"no connection was open":          {shut(flapped()), CannotTell, "no connection was open"},
 		"open to one pod only":            {lopsided(flapped()), CannotTell, "no connection was open to one of the pods"},
-		"no pod became ready":             {withoutState(flapped(), "ready"), CannotTell, "0 pods became unready and ready again"},
-		"no pod became unready":           {withoutState(flapped(), "unready"), CannotTell, "0 pods became unready and ready again"},
+		"no pod became ready":             {withoutState(flapped(), record.PodReady), CannotTell, "0 pods became unready and ready again"},
+		"no pod became unready":           {withoutState(flapped(), record.PodUnready), CannotTell, "0 pods became unready and ready again"},
 		"a watch of two minutes":          {ended(flapped(repeated("node-1", 2, 12_000, 60_000, record.Rejected)...), 160_000), CannotTell, "watched for 2m0"},
 		"another traffic policy":          {with(flapped(), "trafficPolicy", "Local"), CannotTell, "needs trafficPolicy=Cluster"},
 		"a timeline":                      {as(flapped(repeated("node-1", 3, 12_000, 60_000, record.Rejected)...), "timeline"), Seen, "node-1"},
@@ -89,10 +89,10 @@ func shut(s *fakeRun) *fakeRun { s.long = 0; return s }
 func ended(s *fakeRun, at int) *fakeRun { s.end = ms(at); return s }
 
 // withoutState removes the changes to a pod state during the scenario.
-func withoutState(s *fakeRun, state string) *fakeRun {
+func withoutState(s *fakeRun, state record.PodState) *fakeRun {
 	for i, e := range s.events {
 		if b, is := e.Body.(record.Pod); is && e.At > scenarioAt && b.State == state {
-			b.State = "started"
+			b.State = record.PodStarted
 			s.events[i].Body = b
 		}
 	}

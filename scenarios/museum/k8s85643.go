@@ -135,16 +135,16 @@ func (r *Record) departures() []departure {
 		case record.Pod:
 			at := local{service[b.Pod], e.Node}
 			switch b.State {
-			case "ready":
+			case record.PodReady:
 				forget(at, b.Pod)
 				ready[at] = append(ready[at], b.Pod)
-			case "terminating":
+			case record.PodTerminating:
 				only := slices.Equal(ready[at], []string{b.Pod})
 				if only && measured[at.service] && slices.Contains(membership[at.service], e.Node) {
 					found = append(found, departure{at: e.At, node: e.Node, service: at.service, pod: b.Pod})
 				}
 				forget(at, b.Pod)
-			case "unready", "exited", "removed":
+			case record.PodUnready, record.PodExited, record.PodRemoved:
 				forget(at, b.Pod)
 			}
 		}

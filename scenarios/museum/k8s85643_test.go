@@ -16,14 +16,14 @@ import (
 func rolled(losses ...loss) *fakeRun {
 	s := &fakeRun{scenario: "rollout", losses: losses, params: map[string]string{"checkInterval": "5s", "checkFall": "3"}}
 	maps.Copy(s.params, k8s85643().Set)
-	s.pod(500*time.Millisecond, "web-1", "node-1", "ready")
+	s.pod(500*time.Millisecond, "web-1", "node-1", record.PodReady)
 	s.balance(600*time.Millisecond, "web", webAddress, "node-1")
-	s.pod(19*time.Second, "web-2", "node-2", "ready")
+	s.pod(19*time.Second, "web-2", "node-2", record.PodReady)
 	s.balance(19500*time.Millisecond, "web", webAddress, "node-1", "node-2")
-	s.pod(20*time.Second, "web-1", "node-1", "terminating")
+	s.pod(20*time.Second, "web-1", "node-1", record.PodTerminating)
 	s.balance(32300*time.Millisecond, "web", webAddress, "node-2")
-	s.pod(50*time.Second, "web-1", "node-1", "exited")
-	s.pod(50*time.Second, "web-1", "node-1", "removed")
+	s.pod(50*time.Second, "web-1", "node-1", record.PodExited)
+	s.pod(50*time.Second, "web-1", "node-1", record.PodRemoved)
 	return s
 }
 
@@ -101,7 +101,7 @@ func nodeReturns(s *fakeRun) *fakeRun {
 
 // secondPod adds a ready pod to the old node.
 func secondPod(s *fakeRun) *fakeRun {
-	s.pod(ms(18000), "web-3", "node-1", "ready")
+	s.pod(ms(18000), "web-3", "node-1", record.PodReady)
 	return s
 }
 

@@ -59,9 +59,9 @@ func (r *Record) readyAgain(s step) bool {
 	for _, e := range r.Events {
 		switch pod, is := e.Body.(record.Pod); {
 		case !is || e.At < s.begin || e.At > s.end:
-		case pod.State == "unready":
+		case pod.State == record.PodUnready:
 			unready = e.At
-		case pod.State == "ready" && unready > 0:
+		case pod.State == record.PodReady && unready > 0:
 			return true
 		}
 	}

@@ -29,9 +29,9 @@ func (r *Record) steps(prefix string) (found []step) {
 	for _, e := range r.Events {
 		switch b, is := e.Body.(record.Step); {
 		case !is || !strings.HasPrefix(e.Object, prefix):
-		case b.State == "begin":
+		case b.State == record.StepBegin:
 			begun[e.Object] = e.At
-		case b.State == "end":
+		case b.State == record.StepEnd:
 			found = append(found, step{e.Object, e.Node, begun[e.Object], e.At})
 		}
 	}

@@ -14,14 +14,14 @@ import (
 func newRun(e Entry, losses ...loss) *fakeRun {
 	s := &fakeRun{scenario: e.Scenario, losses: losses, params: map[string]string{}, end: ms(120_000)}
 	maps.Copy(s.params, e.Set)
-	s.pod(ms(500), "web-1", "node-1", "ready")
+	s.pod(ms(500), "web-1", "node-1", record.PodReady)
 	s.balance(ms(600), "web", webAddress, "node-1", "node-2")
 	return s
 }
 
 func (s *fakeRun) step(name, node string, begin, end int) *fakeRun {
-	s.event(ms(begin), node, name, record.Step{State: "begin"})
-	s.event(ms(end), node, name, record.Step{State: "end"})
+	s.event(ms(begin), node, name, record.Step{State: record.StepBegin})
+	s.event(ms(end), node, name, record.Step{State: record.StepEnd})
 	return s
 }
 
@@ -55,8 +55,8 @@ func lost(node string, from, to int, class record.Class) loss {
 func TestK8s92019(t *testing.T) {
 	run := func(losses ...loss) *fakeRun {
 		s := newRun(k8s92019(), losses...).step("restart the proxy of node-1", "node-1", 20_000, 30_000)
-		s.pod(ms(20_100), "web-1", "node-1", "unready")
-		s.pod(ms(26_000), "web-1", "node-1", "ready")
+		s.pod(ms(20_100), "web-1", "node-1", record.PodUnready)
+		s.pod(ms(26_000), "web-1", "node-1", record.PodReady)
 		return s
 	}
 	short := lost("node-2", 20_200, 26_500, record.Rejected)
@@ -70,8 +70,8 @@ func TestK8s92019(t *testing.T) {
 		"lost ten seconds later":      {run(lost("node-1", 30_200, 120_000, record.Rejected), short), NotSeen, ""},
 		"lost much later":             {run(lost("node-1", 50_000, 120_000, record.Rejected)), NotSeen, ""},
 		"lost on all nodes":           {run(lost("node-1", 20_200, 120_000, record.Rejected), lost("node-2", 20_200, 120_000, record.Rejected)), CannotTell, "node-2, whose proxy was not restarted"},
-		"the pod stayed ready":        {withoutState(run(), "unready"), CannotTell, "no pod became unready"},
-		"the pod stayed unready":      {withoutState(run(), "ready"), CannotTell, "no pod became unready, and"},
+		"the pod stayed ready":        {withoutState(run(), record.PodUnready), CannotTell, "no pod became unready"},
+		"the pod stayed unready":      {withoutState(run(), record.PodReady), CannotTell, "no pod became unready, and"},
 		"no proxy restarted":          {without(run(), record.KindStep), CannotTell, "no proxy was restarted"},
 		"a short watch":               {ended(run(lost("node-1", 20_200, 80_000, record.Rejected)), 80_000), CannotTell, "ran for 50s"},
 		"the pod deleted":             {with(run(), "change", "on"), CannotTell, "needs change=ready"},
@@ -148,7 +148,7 @@ func TestK8s122740(t *testing.T) {
 	}
 	samePod := func(time.Duration) string { return "web-1" }
 	terminating := run(moves(24_000))
-	terminating.pod(ms(22_000), "web-1", "node-1", "terminating")
+	terminating.pod(ms(22_000), "web-1", "node-1", record.PodTerminating)
 	silent := run(func(at time.Duration) string {
 		if at < ms(15_000) {
 			return "web-1"

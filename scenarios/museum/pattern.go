@@ -231,10 +231,10 @@ func over(node string, occasions func(r *Record) []step) func(r *Record) []step 
 }
 
 // atExits returns the occasions that are the ends of pods of the measured workload in the scenario.
-func atExits(r *Record) []step { return r.podsThat("exited") }
+func atExits(r *Record) []step { return r.podsThat(record.PodExited) }
 
 // podsThat returns when pods of the measured workload got a state in the scenario, at the earliest and at the latest; the name is the pod's.
-func (r *Record) podsThat(state string) (found []step) {
+func (r *Record) podsThat(state record.PodState) (found []step) {
 	scenario := r.phase("scenario")
 	for _, e := range r.Events {
 		if b, is := e.Body.(record.Pod); is && b.State == state && e.At > scenario && strings.HasPrefix(b.Pod, "web-") {

@@ -133,7 +133,7 @@ func (r *Record) readyAt(at time.Duration) map[string]string {
 	for _, e := range r.Events {
 		switch b, is := e.Body.(record.Pod); {
 		case !is || e.At > at || !strings.HasPrefix(b.Pod, "web-"):
-		case b.State == "ready":
+		case b.State == record.PodReady:
 			nodes[b.IP] = b.Node
 		default:
 			delete(nodes, b.IP)

@@ -26,7 +26,7 @@ func staleFlows() []Entry {
 			Affected: "kube-proxy v1.29.0 to v1.29.9, v1.30.0 to v1.30.5, v1.31.0 and v1.31.1 in modes iptables and nftables",
 			Fixed:    "v1.29.10, v1.30.6, v1.31.2, v1.32.0 (#127780)", Modes: []string{iptables, nftables}, Look: look,
 			Bad: Specimen{Subject: "kube-proxy@v1.31.0/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.31.14/iptables"},
-			Signature: lost(atFlowsPod("exited"), "ends of the flow's pod"),
+			Signature: lost(atFlowsPod(record.PodExited), "ends of the flow's pod"),
 		}),
 		{
 			ID: "k8s-105657", Title: "a UDP flow stays lost after a Service was scaled to zero and back",
@@ -49,21 +49,21 @@ func staleFlows() []Entry {
 			Issue: upstream + "/issues/59368", Affected: "kube-proxy up to v1.13.10 in mode iptables", Fixed: "v1.13.11, v1.14.0 (#73323)", Fix: upstream + "/pull/73323",
 			Modes: []string{iptables}, Look: look,
 			Bad: Specimen{Subject: "kube-proxy@v1.12.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.13.12/iptables"},
-			Scenario: "rollout", Set: rollout, Signature: lost(atFlowsPod("exited"), "ends of the flow's pod"),
+			Scenario: "rollout", Set: rollout, Signature: lost(atFlowsPod(record.PodExited), "ends of the flow's pod"),
 		},
 		{
 			ID: "k8s-42473", Title: "a UDP flow to a NodePort stays with a pod that a rollout has ended",
 			Issue: upstream + "/issues/42473", Affected: "kube-proxy up to v1.13 in mode iptables", Fixed: "v1.14.0 (#71573)", Fix: upstream + "/pull/71573",
 			Modes: []string{iptables}, Look: look,
 			Bad: Specimen{Subject: "kube-proxy@v1.13.12/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.14.10/iptables"},
-			Scenario: "rollout", Set: byNodePort, Signature: lost(atFlowsPod("exited"), "ends of the flow's pod"),
+			Scenario: "rollout", Set: byNodePort, Signature: lost(atFlowsPod(record.PodExited), "ends of the flow's pod"),
 		},
 		withTimeline(Entry{
 			ID: "k8s-96251", Title: "a UDP flow to the cluster IP of a Service that also has a NodePort stays with a pod that a rollout has ended",
 			Issue: upstream + "/pull/96251", Fix: upstream + "/pull/96251",
 			Affected: "kube-proxy v1.14 to v1.19 in mode iptables", Fixed: "v1.20.0 (#96251)", Modes: []string{iptables}, Look: look,
 			Bad: Specimen{Subject: "kube-proxy@v1.19.16/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.20.15/iptables"},
-			Signature: lost(atFlowsPod("exited"), "ends of the flow's pod"),
+			Signature: lost(atFlowsPod(record.PodExited), "ends of the flow's pod"),
 		}),
 		{
 			ID: "k8s-76664", Title: "in mode ipvs a UDP flow stays with a pod that has ended as long as it sends",
@@ -71,7 +71,7 @@ func staleFlows() []Entry {
 			Affected: "kube-proxy v1.11.6 to v1.11.10, v1.12.4 to v1.12.9, v1.13.1 to v1.13.7 and v1.14.0 to v1.14.3 in mode ipvs",
 			Fixed:    "v1.12.10, v1.13.8, v1.14.4 (#77802; in v1.13.7 and v1.14.3 it compared UDP with udp and had no effect, until #78999)", Modes: []string{ipvs}, Look: look,
 			Bad: Specimen{Subject: "kube-proxy@v1.14.0/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.14.10/ipvs"},
-			Scenario: "rollout", Set: rollout, Signature: lost(atFlowsPod("exited"), "ends of the flow's pod"),
+			Scenario: "rollout", Set: rollout, Signature: lost(atFlowsPod(record.PodExited), "ends of the flow's pod"),
 		},
 		{
 			ID: "k8s-71514", Title: "in mode ipvs a UDP flow is lost for minutes after its pod was deleted",
@@ -81,7 +81,7 @@ func staleFlows() []Entry {
 			Bad:  Specimen{Subject: "kube-proxy@v1.12.2/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
 			Scenario: "rollout", Set: rollout,
 			// The real server is deleted when the pod begins to terminate. With k8s-76664 the flow is lost shutdownDelay later, when the pod ends.
-			Signature: pattern{occasions: atFlowsPod("terminating"), name: "terminations of the flow's pod", protocol: record.ProtocolSticky,
+			Signature: pattern{occasions: atFlowsPod(record.PodTerminating), name: "terminations of the flow's pod", protocol: record.ProtocolSticky,
 				within: 3 * time.Second, least: 55 * time.Second, served: record.ProtocolNew}.search,
 		},
 		withTimeline(Entry{
@@ -119,7 +119,7 @@ func staleFlows() []Entry {
 			Look: look + " Before that tcp-new is lost too, while syncs fail.",
 			// In mode ipvs a sync goes on after an error, and deletes the conntrack entries.
 			Bad: Specimen{Subject: "kube-proxy@v1.37.1/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.37.1/ipvs"},
-			Signature: afterFailedSync(lost(atFlowsPod("exited"), "ends of the flow's pod")),
+			Signature: afterFailedSync(lost(atFlowsPod(record.PodExited), "ends of the flow's pod")),
 		}),
 		k8s122740(), k8s139628(),
 	}
@@ -127,7 +127,7 @@ func staleFlows() []Entry {
 
 // atFlowsPod returns the occasions at which a pod that has answered the lane udp-sticky gets a state in the scenario. Other pods do not count:
 // two pods of a rollout end a few seconds apart.
-func atFlowsPod(state string) func(r *Record) []step {
+func atFlowsPod(state record.PodState) func(r *Record) []step {
 	return func(r *Record) (found []step) {
 		for _, s := range r.podsThat(state) {
 			if slices.ContainsFunc(r.Answers, func(a Answers) bool {

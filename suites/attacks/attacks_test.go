@@ -140,7 +140,7 @@ func (a attack) phase() string {
 // phaseOf is the phase of a time in seconds.
 func phaseOf(r *analysis.Report, at float64) (phase string) {
 	for _, e := range r.Events {
-		if e.Kind == "phase" && e.At <= at {
+		if e.Kind == record.KindPhase && e.At <= at {
 			phase = e.Object
 		}
 	}

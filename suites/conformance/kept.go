@@ -46,7 +46,7 @@ func stepsOf(events []record.Event) (first, last time.Duration, has bool) {
 		case record.Phase:
 			scenario = e.Object == "scenario"
 		case record.Step:
-			if scenario && body.State == "begin" && !has {
+			if scenario && body.State == record.StepBegin && !has {
 				first, has = e.At, true
 			}
 			if scenario {

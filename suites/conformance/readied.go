@@ -45,12 +45,12 @@ func readiedPods(events []record.Event) (all []readied) {
 	for _, e := range events {
 		switch body := e.Body.(type) {
 		case record.Step:
-			if body.State == "end" && strings.HasPrefix(e.Object, "restart the proxy of ") {
+			if body.State == record.StepEnd && strings.HasPrefix(e.Object, "restart the proxy of ") {
 				all = append(all, readied{ready[e.Node], e.Node, e.At})
 			}
 			delete(ready, e.Node)
 		case record.Pod:
-			if body.State == "ready" {
+			if body.State == record.PodReady {
 				ready[body.Node] = body.Pod
 			}
 		}

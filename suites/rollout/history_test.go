@@ -57,7 +57,7 @@ func rolloutsOf(h *record.History) []rollout {
 	for _, e := range events(h) {
 		switch b := e.Body.(type) {
 		case record.Rollout:
-			if b.State == "begin" {
+			if b.State == record.RolloutBegin {
 				all = append(all, rollout{from: e.At})
 			} else {
 				all[len(all)-1].to = e.At
@@ -130,7 +130,7 @@ func terminationAndRemoval(h *record.History, node string, from float64) (began,
 		at := e.At.Seconds()
 		switch b := e.Body.(type) {
 		case record.Endpoint:
-			if e.Node == node && b.Service == "web" && b.State == "serving-terminating" && at < from+0.5 {
+			if e.Node == node && b.Service == "web" && b.State == record.EndpointServingTerminating && at < from+0.5 {
 				began = at
 			}
 		case record.Membership:

@@ -59,7 +59,7 @@ func secondStarts(history *record.History) map[string]float64 {
 	seen, again := map[string]bool{}, map[string]float64{}
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if e.Body == (record.Proxy{State: "started"}) {
+		if e.Body == (record.Proxy{State: record.ProxyStarted}) {
 			if seen[e.Node] {
 				again[e.Node] = e.At.Seconds()
 			}

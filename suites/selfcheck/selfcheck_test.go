@@ -224,7 +224,7 @@ var _ = Describe("a proxier that is healthy after its restart, and changes nothi
 		var started float64
 		for e, err := range history.Events() {
 			Expect(err).NotTo(HaveOccurred())
-			if b, is := e.Body.(record.Proxy); is && b.State == "started" && e.Node == "node-1" {
+			if b, is := e.Body.(record.Proxy); is && b.State == record.ProxyStarted && e.Node == "node-1" {
 				started = e.At.Seconds()
 			}
 		}
@@ -330,7 +330,7 @@ func exits(history *record.History) (all []exit) {
 	GinkgoHelper()
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if b, is := e.Body.(record.Pod); is && b.State == "exited" && strings.HasPrefix(b.Pod, "web-") {
+		if b, is := e.Body.(record.Pod); is && b.State == record.PodExited && strings.HasPrefix(b.Pod, "web-") {
 			all = append(all, exit{b.Pod, b.Node, e.At.Seconds()})
 		}
 	}

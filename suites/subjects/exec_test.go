@@ -77,7 +77,7 @@ func firstExit(history *record.History) float64 {
 	GinkgoHelper()
 	for e, err := range history.Events() {
 		Expect(err).NotTo(HaveOccurred())
-		if b, is := e.Body.(record.Pod); is && b.State == "exited" {
+		if b, is := e.Body.(record.Pod); is && b.State == record.PodExited {
 			return e.At.Seconds()
 		}
 	}
