@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,10 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/e2e-framework/support"
-
-	"github.com/hitless/hitless/lab/replay"
 )
 
 // made is a provider that creates no cluster and stores its calls.
@@ -211,17 +207,8 @@ func (s *sleepless) Sleep(ctx context.Context, d time.Duration) error {
 
 // The nodes of a new cluster are waited for on the cluster's clock.
 func TestSettleWaitsOnTheClockOfTheCluster(t *testing.T) {
-	plane := replay.New()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
-	if _, err := plane.Apply(node); err != nil {
-		t.Fatal(err)
-	}
-	api := httptest.NewServer(plane.Handler())
-	defer api.Close()
-	c, err := New(&rest.Config{Host: api.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	c := answering(t, map[string]any{"/version": map[string]string{"gitVersion": "v1.37.1"}, "/api/v1/nodes": corev1.NodeList{Items: []corev1.Node{node}}})
 	clock := &sleepless{now: time.Unix(0, 0)}
 	c.SetClock(clock)
 	if err := c.Settle(t.Context(), 1, time.Hour); err != nil || clock.sleeps > 0 {
