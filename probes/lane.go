@@ -228,9 +228,7 @@ func (l Lane) validateLong() error {
 }
 
 // overUDP reports whether the lane uses UDP.
-func (l Lane) overUDP() bool {
-	return l.Protocol == ProtocolUDPFresh || l.Protocol == ProtocolUDPSticky
-}
+func (l Lane) overUDP() bool { return record.Datagrams(l.Protocol) }
 
 // opensSockets reports whether each attempt of the lane has a socket of its own.
 func (l Lane) opensSockets() bool {

@@ -19,6 +19,9 @@ const (
 	ProtocolFresh  = "udp-fresh"   // each datagram comes from a new socket
 )
 
+// Datagrams reports whether a protocol of lanes uses UDP, which has no handshake.
+func Datagrams(protocol string) bool { return strings.HasPrefix(protocol, "udp") }
+
 // ProofFault is a known fault by which a proof tests the detector.
 type ProofFault string
 
@@ -120,8 +123,8 @@ func (l *DeclaredLane) Frontend() Frontend {
 	return Frontend{l.Address, l.Datagrams()}
 }
 
-// Datagrams reports whether the lane uses UDP, which has no handshake.
-func (l *DeclaredLane) Datagrams() bool { return strings.HasPrefix(l.Protocol, "udp") }
+// Datagrams reports whether the lane uses UDP.
+func (l *DeclaredLane) Datagrams() bool { return Datagrams(l.Protocol) }
 
 // Keeps reports whether connections of the lane outlive attempts.
 func (l *DeclaredLane) Keeps() bool { return l.Protocol == ProtocolLong || l.Protocol == ProtocolReuse }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/scenarios/timeline"
 )
 
 // Length is the least time for which the lanes are measured, where the parameters determine it; 0 elsewhere.
@@ -63,7 +62,7 @@ func (p Params) eventful() time.Duration {
 
 // Datagrams reports whether a lane uses UDP.
 func (p Params) Datagrams() bool {
-	return slices.ContainsFunc(p.laneNames(), timeline.IsUDP)
+	return slices.ContainsFunc(p.laneNames(), record.Datagrams)
 }
 
 // maxLongConnections is the number of connections of a tcp-long lane whose rate opens them within two seconds.

@@ -125,10 +125,10 @@ func TestTimelineLaneEqualsNamedLane(t *testing.T) {
 		if diff := cmp.Diff(named, own); diff != "" {
 			t.Errorf("%s (-named +of the timeline)\n%s", protocol, diff)
 		}
-		if timeline.IsUDP(protocol) != (own[0].Target == "192.0.2.1:30081") {
+		if record.Datagrams(protocol) != (own[0].Target == "192.0.2.1:30081") {
 			t.Errorf("%s goes to %s", protocol, own[0].Target)
 		}
-		if _, err := Replay(line).Fill(map[string]string{"loadBalancer": "haproxy"}); (err != nil) != timeline.IsUDP(protocol) || err != nil && !strings.Contains(err.Error(), "TCP only") {
+		if _, err := Replay(line).Fill(map[string]string{"loadBalancer": "haproxy"}); (err != nil) != record.Datagrams(protocol) || err != nil && !strings.Contains(err.Error(), "TCP only") {
 			t.Errorf("%s behind HAProxy gave %v", protocol, err)
 		}
 	}

@@ -31,7 +31,7 @@ func Replay(t *timeline.Timeline) Scenario {
 		Lanes:      func(w *World) []LaneSpec { return w.timelineLanes(t) },
 		Setup: func(p Params) Setup {
 			return Setup{Gated: gatedPods.Of(p), BriefCanary: briefCanary.Of(p), Away: t.Away(), Lasts: t.Length(),
-				Datagrams: slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return timeline.IsUDP(s.Object) })}
+				Datagrams: slices.ContainsFunc(t.Lanes, func(s timeline.Step) bool { return record.Datagrams(s.Object) })}
 		},
 		Prepare: func(ctx context.Context, w *World) error {
 			w.run.given = t.Given

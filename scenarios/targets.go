@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hitless/hitless/record"
-	"github.com/hitless/hitless/scenarios/timeline"
 	"github.com/hitless/hitless/scenarios/values"
 )
 
@@ -240,7 +239,7 @@ func (w *World) nodeAddresses(ctx context.Context, name string) (all []string, e
 
 // targetFor is the target of a lane of a family with the protocol.
 func (k *workload) targetFor(f record.Family, protocol string) string {
-	if t := k.targets[f]; timeline.IsUDP(protocol) && t.udp != "" {
+	if t := k.targets[f]; record.Datagrams(protocol) && t.udp != "" {
 		return t.udp
 	}
 	return k.targets[f].tcp

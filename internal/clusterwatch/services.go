@@ -21,6 +21,7 @@ import (
 	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/session"
+	"github.com/hitless/hitless/record"
 )
 
 // check finds options that are impossible, before anything is asked.
@@ -40,7 +41,7 @@ func (o Options) check() error {
 		}
 	}
 	l, err := o.Lane(1, netip.MustParseAddrPort("192.0.2.1:80"), "")
-	if err == nil && strings.HasPrefix(l.Protocol, "udp") {
+	if err == nil && record.Datagrams(l.Protocol) {
 		err = fmt.Errorf("--protocol %s: a watch of a cluster probes TCP ports only", l.Protocol)
 	}
 	return err

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os/exec"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +55,7 @@ func (l *loop) StartLane(ctx context.Context, spec scenarios.LaneSpec) (func() e
 func (l *loop) begin(spec scenarios.LaneSpec) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.began || spec.Control || spec.Role != "" || strings.HasPrefix(spec.Protocol, "udp") {
+	if l.began || spec.Control || spec.Role != "" || record.Datagrams(spec.Protocol) {
 		return false
 	}
 	l.began = true

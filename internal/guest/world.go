@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -301,7 +300,7 @@ func watchers(l *lab.Lab, from client, plan Plan, failed *failures) (begins func
 	var mu sync.Mutex
 	count := newConsole(nil).measurements(plan)
 	begins = func(lane uint16, target netip.AddrPort, protocol string) {
-		s := observers.ServiceAddress{Address: target, UDP: strings.HasPrefix(protocol, "udp"), Clients: from.sourcesOf(target.Addr())}
+		s := observers.ServiceAddress{Address: target, UDP: record.Datagrams(protocol), Clients: from.sourcesOf(target.Addr())}
 		mu.Lock()
 		servers[lane] = s
 		mu.Unlock()

@@ -169,7 +169,7 @@ func hasScenario(r *analysis.Report) bool {
 // the proved code is common to both.
 func CanaryLane(l probes.Lane, id uint16) probes.Lane {
 	switch {
-	case overUDP(l):
+	case record.Datagrams(l.Protocol):
 		l.Protocol = probes.ProtocolUDPFresh
 	case l.Protocol != probes.ProtocolTCPDial:
 		l.Protocol = probes.ProtocolTCPNew

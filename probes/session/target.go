@@ -87,7 +87,7 @@ func resolve(ctx context.Context, target string) (netip.AddrPort, error) {
 func CheckTarget(ctx context.Context, l *probes.Lane) error {
 	ctx, cancel := context.WithTimeout(ctx, l.DialDeadline+l.ReplyDeadline)
 	defer cancel()
-	if overUDP(*l) {
+	if record.Datagrams(l.Protocol) {
 		return checkUDPTarget(ctx, l)
 	}
 	conn, err := probes.DialBesideLanes(ctx, "tcp", l.Target.String())
@@ -116,8 +116,6 @@ func CheckTarget(ctx context.Context, l *probes.Lane) error {
 	}
 	return l.Validate()
 }
-
-func overUDP(l probes.Lane) bool { return strings.HasPrefix(l.Protocol, "udp-") }
 
 // checkUDPTarget sends the requests that a lane can use until one is answered. It repeats them, because a datagram may be lost.
 func checkUDPTarget(ctx context.Context, l *probes.Lane) error {

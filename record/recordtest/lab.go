@@ -214,7 +214,7 @@ func (s *Lab) Attempt(l Lane, svc *Service, seq uint64, intended time.Duration) 
 	}
 	a.Class, a.Connect = record.OK, 2*s.Travel+time.Duration(s.Random.IntN(100))*time.Microsecond
 	a.Total = a.Connect + 300*time.Microsecond + time.Duration(s.Random.IntN(2000))*time.Microsecond
-	if strings.HasPrefix(l.Protocol, "udp") {
+	if record.Datagrams(l.Protocol) {
 		a.Connect = 0
 	}
 	a.Backend, a.Node, a.Generation, a.Client = p.Name, p.Node, p.generation, record.ClientUnchanged

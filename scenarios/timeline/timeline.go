@@ -203,6 +203,3 @@ func (t *Timeline) With(steps []Step) *Timeline {
 func Protocols() []string {
 	return []string{record.ProtocolLong, record.ProtocolReuse, record.ProtocolSticky, record.ProtocolFresh, record.ProtocolNew}
 }
-
-// IsUDP reports whether a protocol uses datagrams.
-func IsUDP(protocol string) bool { return strings.HasPrefix(protocol, "udp-") }
