@@ -70,7 +70,6 @@ type Engine struct {
 	commands []func(now time.Duration)
 	usedIDs  map[uint16]bool // ids of all lanes so far
 	started  []Lane
-	stats    []*LaneStats // in the order of Start
 	closing  bool
 	done     bool
 }
@@ -151,18 +150,13 @@ func (e *Engine) Start(l Lane, at time.Duration) error {
 		return err
 	}
 	e.usedIDs[l.ID] = true
-	stats := newLaneStats(l)
-	e.stats = append(e.stats, stats)
-	var fresh *LaneStats
 	if l.Fresh != 0 {
 		e.usedIDs[l.Fresh] = true
-		fresh = newLaneStats(l.FreshLane())
-		e.stats = append(e.stats, fresh)
 	}
 	return e.command(func(now time.Duration) {
-		n := e.beginLane(l, at, stats, now)
-		if fresh != nil {
-			e.beginFresh(n, at, fresh, now)
+		n := e.beginLane(l, at, now)
+		if l.Fresh != 0 {
+			e.beginFresh(n, at, now)
 		}
 	})
 }
@@ -270,8 +264,8 @@ func (e *Engine) runCommands() {
 	}
 }
 
-func (e *Engine) beginLane(l Lane, at time.Duration, stats *LaneStats, now time.Duration) *lane {
-	n := &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: never}, stats: stats}
+func (e *Engine) beginLane(l Lane, at, now time.Duration) *lane {
+	n := &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: never}}
 	n.maxLateness, n.protocol = max(e.lateLimit, l.Interval()), e.protocols[l.Protocol]
 	n.source = e.newSource(l, now)
 	n.request = requestHead(l)
@@ -421,7 +415,6 @@ func (e *Engine) dispatch(event *socketEvent) {
 func (e *Engine) finish(f *flight, class record.Class, detail string) {
 	now := e.host.now()
 	f.Class, f.Detail, f.Total = class, detail, now-f.Start
-	f.lane.stats.count(&f.Attempt)
 	e.config.Record(f.Attempt)
 	if e.pending == never {
 		e.pending = now

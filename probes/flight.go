@@ -20,7 +20,6 @@ type lane struct {
 	// Flights by state. Each list has one time limit for all, so it is sorted by deadline. Overdue flights have waited
 	// for an answer until the lane's stall threshold.
 	dialing, waiting, overdue flightList
-	stats                     *LaneStats
 	replyDrop                 *replyDrop // nil without an injected fault
 	fresh                     *lane      // the lane of fresh connections; nil for none
 	parent                    *lane      // of a fresh lane; nil for other lanes
@@ -95,7 +94,6 @@ func (e *Engine) newFlight(n *lane) *flight {
 	e.idle = e.idle[:len(e.idle)-1]
 	f.lane, f.fd, f.generation = n, -1, f.generation+1
 	n.inFlight++
-	n.stats.peak(n.inFlight)
 	return f
 }
 

@@ -34,10 +34,10 @@ func (l Lane) Events(at time.Duration) []record.Event {
 }
 
 // beginFresh adds the lane of fresh connections of n.
-func (e *Engine) beginFresh(n *lane, at time.Duration, stats *LaneStats, now time.Duration) {
+func (e *Engine) beginFresh(n *lane, at, now time.Duration) {
 	l := n.FreshLane().WithDefaults()
 	// The schedule ends before its first attempt.
-	n.fresh = &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: at}, stats: stats, parent: n,
+	n.fresh = &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: at}, parent: n,
 		protocol: e.protocols[l.Protocol], source: e.newSource(l, now), request: requestHead(l)}
 	e.insert(n.fresh)
 }

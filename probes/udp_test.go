@@ -138,7 +138,7 @@ func TestWrongAnswerAfterTheLastAttemptIsRecorded(t *testing.T) {
 	u := newUDP(&tcp{engine: e})
 	e.protocols = map[string]protocol{ProtocolUDPSticky: u}
 	l := udpLane(ProtocolUDPSticky, netip.MustParseAddrPort("127.0.0.1:53")).WithDefaults()
-	n := e.beginLane(l, 0, newLaneStats(l), 0)
+	n := e.beginLane(l, 0, 0)
 	n.end, n.cursor.next = 500*time.Millisecond, 50 // all have ended
 	s := &stickySocket{udp: u, lane: n, fd: -1, source: netip.MustParseAddrPort("127.0.0.1:4000"), lastSent: 490 * time.Millisecond}
 	u.sticky[n] = s
