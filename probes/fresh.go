@@ -14,9 +14,9 @@ const freshSuffix = "-fresh"
 // few more. It bounds the attempts to a target that never answers.
 const maxFresh = 16
 
-// FreshLane returns the lane of the fresh connections for Lane.Fresh. It has no schedule: an attempt is made when an
+// freshLane returns the lane of the fresh connections for Lane.Fresh. It has no schedule: an attempt is made when an
 // established connection fails.
-func (l Lane) FreshLane() Lane {
+func (l Lane) freshLane() Lane {
 	f := l.WithDefaults()
 	f.ID, f.Name, f.Fresh = l.Fresh, l.Name+freshSuffix, 0
 	f.Protocol, f.Connections, f.StallAfter, f.InFlight = ProtocolTCPNew, 0, 0, maxFresh
@@ -28,14 +28,14 @@ func (l Lane) FreshLane() Lane {
 func (l Lane) Events(at time.Duration) []record.Event {
 	all := []record.Event{l.Event(at)}
 	if l.Fresh != 0 {
-		all = append(all, l.FreshLane().Event(at))
+		all = append(all, l.freshLane().Event(at))
 	}
 	return all
 }
 
 // beginFresh adds the lane of fresh connections of n.
 func (e *Engine) beginFresh(n *lane, at, now time.Duration) {
-	l := n.FreshLane().WithDefaults()
+	l := n.freshLane().WithDefaults()
 	// The schedule ends before its first attempt.
 	n.fresh = &lane{Lane: l, cursor: cursor{schedule: schedule{start: at, rate: l.Rate}, end: at}, parent: n,
 		protocol: e.protocols[l.Protocol], source: e.newSource(l, now), request: requestHead(l)}

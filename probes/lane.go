@@ -114,7 +114,7 @@ type Lane struct {
 	Role   string `json:"role,omitempty"`
 	Beside string `json:"beside,omitempty"`
 	// Fresh is the id of the lane on which a new connection is tried when an established one of this lane fails or
-	// stalls, see FreshLane; 0 means none. It is larger than ID. Only lanes with KeepsConnections have one.
+	// stalls, see freshLane; 0 means none. It is larger than ID. Only lanes with KeepsConnections have one.
 	Fresh uint16 `json:"fresh,omitempty"`
 	// InFlight limits the attempts in flight; further attempts are recorded with class probe. The default, 4 x rate x
 	// (both deadlines), is only reached when the engine itself fails.

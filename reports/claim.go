@@ -164,8 +164,8 @@ func (c *Claim) Begin() (removed bool, err error) {
 	return removed, nil
 }
 
-// HasRun reports whether the folder holds an earlier run that did not end early.
-func (c *Claim) HasRun() bool {
+// hasRun reports whether the folder holds an earlier run that did not end early.
+func (c *Claim) hasRun() bool {
 	r, err := analysis.Read(filepath.Join(c.dir, ReportFile))
 	return !errors.Is(err, fs.ErrNotExist) && (err != nil || r.Early == nil)
 }
@@ -181,7 +181,7 @@ func (c *Claim) Finish() error {
 
 // Settle is Finish for a run that ended early, or without a report: it never replaces an earlier run that did not. It returns the folder that the files are in.
 func (c *Claim) Settle() (string, error) {
-	if c.HasRun() {
+	if c.hasRun() {
 		return c.Work(), nil
 	}
 	return c.dir, c.Finish()

@@ -103,11 +103,11 @@ func TestAnEarlyEndReplacesNoCompleteRun(t *testing.T) {
 		} else if _, _, err := Seal(dir, nil); err != nil {
 			t.Fatal(err)
 		}
-		if c := (&Claim{dir: dir}); c.HasRun() != want {
-			t.Errorf("early %v: the folder holds a run to keep: %v", early, c.HasRun())
+		if c := (&Claim{dir: dir}); c.hasRun() != want {
+			t.Errorf("early %v: the folder holds a run to keep: %v", early, c.hasRun())
 		}
 	}
-	if (&Claim{dir: t.TempDir()}).HasRun() {
+	if (&Claim{dir: t.TempDir()}).hasRun() {
 		t.Error("an empty folder holds a run")
 	}
 }

@@ -82,9 +82,9 @@ func WriteFiles(dir string, files []File) (err error) {
 // Replace moves a complete file of the same file system to its final name, in the place of an older one.
 func Replace(complete, path string) error { return os.Rename(complete, path) }
 
-// InstallDir moves a complete directory of the same file system to its final name. When another process was first, the directory
+// installDir moves a complete directory of the same file system to its final name. When another process was first, the directory
 // of the other one stays and the error is nil.
-func InstallDir(complete, path string) error {
+func installDir(complete, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -103,10 +103,10 @@ func ReplaceDir(complete, path string) error {
 	case err == nil:
 		return os.RemoveAll(complete) // the old content
 	case errors.Is(err, fs.ErrNotExist):
-		return InstallDir(complete, path)
+		return installDir(complete, path)
 	}
 	// The file system cannot exchange names.
-	return errors.Join(os.RemoveAll(path), InstallDir(complete, path))
+	return errors.Join(os.RemoveAll(path), installDir(complete, path))
 }
 
 // Clear removes a directory in the place of a file, which a rename could not replace.

@@ -202,7 +202,7 @@ func TestInstallDirKeepsTheFirst(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(complete, "file"), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := InstallDir(complete, final); err != nil {
+		if err := installDir(complete, final); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/hitless/hitless/lab/subject"
 )
 
-// CostScenario measures the cost of one change with few and with many other Services, on a node of its own. Its parameters `few` and
+// costScenario measures the cost of one change with few and with many other Services, on a node of its own. Its parameters `few` and
 // `many` are numbers of Services. The history has a cost for each change; package conformance judges them.
-const CostScenario = "cost"
+const costScenario = "cost"
 
 const fewKey, manyKey = "few", "many"
 
@@ -24,7 +24,7 @@ func checkCostParameters(set map[string]string, _ subject.Spec) error {
 func costNumbers(set map[string]string) (numbers []int, err error) {
 	for key := range set {
 		if key != fewKey && key != manyKey {
-			return nil, fmt.Errorf("--set %s: %s has the keys %s and %s only", key, CostScenario, fewKey, manyKey)
+			return nil, fmt.Errorf("--set %s: %s has the keys %s and %s only", key, costScenario, fewKey, manyKey)
 		}
 	}
 	for _, key := range []string{fewKey, manyKey} {

@@ -23,11 +23,11 @@ func TestCostsNeedTwoNumbersOfServices(t *testing.T) {
 		"words":     {"few": "some", "many": "2000"},
 		"other key": {"few": "20", "many": "2000", "others": "1"},
 	} {
-		if err := CheckStandalone(CostScenario, set, subject.Bundled); err == nil {
+		if err := CheckStandalone(costScenario, set, subject.Bundled); err == nil {
 			t.Errorf("%s: %v is accepted", name, set)
 		}
 	}
-	if !NeedsVirtualClock(CostScenario) || NeedsVirtualClock(RoutingScenario) {
+	if !NeedsVirtualClock(costScenario) || NeedsVirtualClock(routingScenario) {
 		t.Error("of the standalone programs only that of costs needs the virtual clock")
 	}
 }

@@ -28,7 +28,7 @@ const stateDir = "/tmp/lab"
 
 // runners has the standalone programs by the scenario of their plans. Tests of the lab add theirs (build tag lab).
 var runners = map[string]func(ctx context.Context, plan Plan, r *recorder, now func() time.Duration) error{
-	TryScenario: tryKernel, LabScenario: holdLab, bench.Scenario: measure, RoutingScenario: checkRouting, CostScenario: measureCost,
+	TryScenario: tryKernel, LabScenario: holdLab, bench.Scenario: measure, routingScenario: checkRouting, costScenario: measureCost,
 }
 
 // execute runs the plan. At first it knows the base of the plan; settle returns the whole.

@@ -86,7 +86,7 @@ func (l *loop) request(ctx context.Context, target string, n int) error {
 	var curl *exec.Cmd
 	r := record.LoopRequest{At: l.now(), Port: uint16(port)}
 	err := l.from.Do(func() error {
-		curl = exec.Command(Curl, "--silent", "--output", "/dev/null", "--max-time", loopMaxTime, "--local-port", strconv.Itoa(port), "http://"+target+"/")
+		curl = exec.Command(curlPath, "--silent", "--output", "/dev/null", "--max-time", loopMaxTime, "--local-port", strconv.Itoa(port), "http://"+target+"/")
 		return curl.Start()
 	})
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/hitless/hitless/record"
 )
 
-// RoutingScenario checks Services of each kind on a node of its own. Its parameter `family` is ipv4 or ipv6. The history has a check
+// routingScenario checks Services of each kind on a node of its own. Its parameter `family` is ipv4 or ipv6. The history has a check
 // for each case; package conformance judges them.
-const RoutingScenario = "routing"
+const routingScenario = "routing"
 
 const familyKey = "family"
 
@@ -18,7 +18,7 @@ const familyKey = "family"
 func checkRoutingParameters(set map[string]string, s subject.Spec) error {
 	for key := range set {
 		if key != familyKey {
-			return fmt.Errorf("--set %s: %s has the key %s only", key, RoutingScenario, familyKey)
+			return fmt.Errorf("--set %s: %s has the key %s only", key, routingScenario, familyKey)
 		}
 	}
 	f, err := routing.ParseFamily(set[familyKey])

@@ -17,8 +17,8 @@ const (
 	Binaries = "/usr/bin"
 	// NodeFiles is the folder with the files in directories that each node has for itself: see topology.Config.
 	NodeFiles = "/usr/lib/hitless-node"
-	// Curl is the program of the loop in the guest.
-	Curl = "/usr/bin/curl"
+	// curlPath is the program of the loop in the guest.
+	curlPath = "/usr/bin/curl"
 )
 
 // standalone is a program that a guest runs without a scenario of package scenarios.
@@ -35,8 +35,8 @@ var standalones = map[string]standalone{
 	TryScenario:     {},
 	LabScenario:     {subjects: true, modules: []string{"virtio_net"}},
 	bench.Scenario:  {subjects: true},
-	RoutingScenario: {subjects: true, unjudged: true, modules: []string{"sctp", "xt_sctp"}, check: checkRoutingParameters},
-	CostScenario:    {subjects: true, unjudged: true, virtual: true, check: checkCostParameters},
+	routingScenario: {subjects: true, unjudged: true, modules: []string{"sctp", "xt_sctp"}, check: checkRoutingParameters},
+	costScenario:    {subjects: true, unjudged: true, virtual: true, check: checkCostParameters},
 }
 
 // Unjudged reports whether a scenario is a standalone program whose history gets no verdict.

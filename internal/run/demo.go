@@ -27,7 +27,7 @@ const (
 )
 
 // Demo runs a rollout behind the bundled proxier with the real control plane. While programs of that are missing, it makes them with a
-// low priority, and meanwhile runs a rollout with the replay control plane, in the folder FirstDir(o.Out). first gets the result of that
+// low priority, and meanwhile runs a rollout with the replay control plane, in the folder firstDir(o.Out). first gets the result of that
 // run, or its error if it ended early. The fields Scenario, Set, Subject and ControlPlane of the options have no effect.
 //
 // The error of programs that cannot be made is a UsageError; the first result then stays. When ctx ends, nothing half-made is left.
@@ -69,8 +69,8 @@ func (d demo) both(ctx context.Context) (*Result, error) {
 	return d.run(ctx, d.options)
 }
 
-// FirstDir is the folder of the first run of Demo, beside that of the second one.
-func FirstDir(out string) string { return filepath.Clean(out) + "-first" }
+// firstDir is the folder of the first run of Demo, beside that of the second one.
+func firstDir(out string) string { return filepath.Clean(out) + "-first" }
 
 // demoPlan says how long Demo takes, and why.
 func demoPlan(e build.Expected, p build.Programs) string {
@@ -91,7 +91,7 @@ func (d demo) firstResult(ctx context.Context) error {
 	built := make(chan error, 1)
 	go func() { built <- d.build(building) }()
 	o := d.options
-	o.ControlPlane, o.Out = "replay", FirstDir(o.Out)
+	o.ControlPlane, o.Out = "replay", firstDir(o.Out)
 	o.MemoryMB = site.MemoryMB("kube") // of the second run, which then resumes the same booted machine
 	result, err := d.run(ctx, o)
 	if err != nil && (ctx.Err() != nil || !errors.As(err, new(*InvalidError))) {

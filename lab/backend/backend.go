@@ -29,8 +29,8 @@ type Identity struct {
 	Generation string // pod-template-hash
 }
 
-// IdentityFromEnvironment reads HITLESS_POD, HITLESS_NODE and HITLESS_GENERATION.
-func IdentityFromEnvironment() (Identity, error) {
+// identityFromEnvironment reads HITLESS_POD, HITLESS_NODE and HITLESS_GENERATION.
+func identityFromEnvironment() (Identity, error) {
 	id := Identity{Pod: os.Getenv("HITLESS_POD"), Node: os.Getenv("HITLESS_NODE"), Generation: os.Getenv("HITLESS_GENERATION")}
 	if id.Pod != "" {
 		return id, nil
@@ -79,7 +79,7 @@ func netexecCommand() *cobra.Command {
 				return fmt.Errorf("--delay-shutdown is %d: give 0 or more seconds", delay)
 			}
 			o.DelayShutdown = time.Duration(delay) * time.Second
-			id, err := IdentityFromEnvironment()
+			id, err := identityFromEnvironment()
 			if err != nil {
 				return err
 			}

@@ -41,9 +41,9 @@ type Binary struct {
 	Source Programs `json:",omitempty"` // Released, Prebuilt, or empty when it was built here
 }
 
-// Builder builds targets. The zero value uses DefaultCache and reports no progress.
+// Builder builds targets. The zero value uses defaultCache and reports no progress.
 type Builder struct {
-	// Cache is the directory of built binaries; DefaultCache when empty.
+	// Cache is the directory of built binaries; defaultCache when empty.
 	Cache string
 	// Prebuilt is a directory of binaries that replace builds. A file NAME@VERSION is used for that target; a file NAME is used
 	// when its --version prints the wanted version.
@@ -134,7 +134,7 @@ func (b *Builder) store() (store, error) {
 	dir := b.Cache
 	if dir == "" {
 		var err error
-		if dir, err = DefaultCache(); err != nil {
+		if dir, err = defaultCache(); err != nil {
 			return store{}, err
 		}
 	}

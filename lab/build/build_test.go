@@ -485,13 +485,13 @@ func TestKeyDependsOnEverything(t *testing.T) {
 
 func TestDefaultCache(t *testing.T) {
 	t.Setenv("HITLESS_CACHE", "/var/cache/hitless")
-	if got, err := DefaultCache(); err != nil || got != "/var/cache/hitless/build" {
-		t.Errorf("DefaultCache() = %q, %v", got, err)
+	if got, err := defaultCache(); err != nil || got != "/var/cache/hitless/build" {
+		t.Errorf("defaultCache() = %q, %v", got, err)
 	}
 	t.Setenv("HITLESS_CACHE", "")
 	t.Setenv("XDG_CACHE_HOME", "/home/user/.cache")
-	if got, err := DefaultCache(); err != nil || got != "/home/user/.cache/hitless/build" {
-		t.Errorf("DefaultCache() = %q, %v", got, err)
+	if got, err := defaultCache(); err != nil || got != "/home/user/.cache/hitless/build" {
+		t.Errorf("defaultCache() = %q, %v", got, err)
 	}
 }
 

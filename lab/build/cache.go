@@ -32,8 +32,8 @@ const recipeVersion = "1"
 //	lock/                                     one file per version of a root module, and per release
 type store struct{ dir string }
 
-// DefaultCache is the directory for built binaries: build in the cache directory.
-func DefaultCache() (string, error) {
+// defaultCache is the directory for built binaries: build in the cache directory.
+func defaultCache() (string, error) {
 	dir, err := cache.Dir()
 	return filepath.Join(dir, "build"), err
 }

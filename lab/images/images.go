@@ -54,7 +54,7 @@ func layers(names ...string) (dirs []string) {
 
 // Find returns the image of a reference such as registry.k8s.io/e2e-test-images/agnhost:2.66.1.
 func Find(reference string) (Image, bool) {
-	name := NameOf(reference)
+	name := nameOf(reference)
 	all := table()
 	i := slices.IndexFunc(all, func(img Image) bool { return img.Name == name })
 	if i < 0 {
@@ -63,8 +63,8 @@ func Find(reference string) (Image, bool) {
 	return all[i], true
 }
 
-// NameOf is a reference without its registry, path, tag and digest.
-func NameOf(reference string) string {
+// nameOf is a reference without its registry, path, tag and digest.
+func nameOf(reference string) string {
 	name, _, _ := strings.Cut(reference[strings.LastIndex(reference, "/")+1:], "@")
 	name, _, _ = strings.Cut(name, ":")
 	return name

@@ -64,7 +64,7 @@ type Config struct {
 	// a node lifecycle controller.
 	Lease time.Duration
 	// Relist is the time from a container's start until the kubelet sees it running and starts its probes; 0 means
-	// DefaultRelist. A real kubelet lists its containers once a second.
+	// defaultRelist. A real kubelet lists its containers once a second.
 	Relist time.Duration
 	// Log gets warnings; slog.Default() when nil.
 	Log *slog.Logger
@@ -74,7 +74,7 @@ type Config struct {
 // times in it; the generic pod lifecycle event generator lists containers once a second.
 const (
 	DefaultLease  = 10 * time.Second
-	DefaultRelist = time.Second
+	defaultRelist = time.Second
 )
 
 // Run runs the kubelet of a node until ctx ends. The end of ctx is a power failure of the node: all processes of its
@@ -130,7 +130,7 @@ func newKubelet(c Config) (*kubelet, error) {
 		c.Lease = DefaultLease
 	}
 	if c.Relist == 0 {
-		c.Relist = DefaultRelist
+		c.Relist = defaultRelist
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()

@@ -106,12 +106,12 @@ func (s *Server) Apply(obj runtime.Object) (*unstructured.Unstructured, error) {
 	}
 	st := s.byGVK(u.GetAPIVersion(), u.GetKind())
 	if st == nil {
-		return nil, fmt.Errorf("applying %s: no such kind in %q; package replay lists the supported resources", RefOf(u), u.GetAPIVersion())
+		return nil, fmt.Errorf("applying %s: no such kind in %q; package replay lists the supported resources", refOf(u), u.GetAPIVersion())
 	}
 	if err := s.toStored(st, u, "default"); err != nil {
-		return nil, fmt.Errorf("applying %s: %w", RefOf(u), err)
+		return nil, fmt.Errorf("applying %s: %w", refOf(u), err)
 	}
-	ref := RefOf(u)
+	ref := refOf(u)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var o *object
@@ -162,8 +162,8 @@ func (s *Server) Delete(ref Ref, opts metav1.DeleteOptions) error {
 	return nil
 }
 
-// RefOf returns the Ref of u.
-func RefOf(u *unstructured.Unstructured) Ref {
+// refOf returns the Ref of u.
+func refOf(u *unstructured.Unstructured) Ref {
 	return Ref{Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
 }
 

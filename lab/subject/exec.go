@@ -137,8 +137,8 @@ var placeholders = map[string]string{
 	"terminatingFallbackBool": "true or false: the same for flags with such values",
 }
 
-// Placeholders returns the placeholders without braces, sorted.
-func Placeholders() []string {
+// placeholderWords returns the placeholders without braces, sorted.
+func placeholderWords() []string {
 	words := make([]string, 0, len(placeholders))
 	for word := range placeholders {
 		words = append(words, word)
@@ -153,7 +153,7 @@ var placeholder = regexp.MustCompile(`\{([A-Za-z]+)\}`)
 func checkPlaceholders(text string) error {
 	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
 		if _, known := placeholders[m[1]]; !known {
-			return fmt.Errorf("unknown placeholder %s; the placeholders are {%s}", m[0], strings.Join(Placeholders(), "} {"))
+			return fmt.Errorf("unknown placeholder %s; the placeholders are {%s}", m[0], strings.Join(placeholderWords(), "} {"))
 		}
 	}
 	return nil

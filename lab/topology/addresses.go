@@ -10,7 +10,7 @@ import (
 // The lab's addresses of IPv4; AddressesOf has those of each family.
 var (
 	ControlAddr   = netip.MustParseAddr("10.0.0.2")
-	BalancerAddr  = netip.MustParseAddr("10.0.0.1")
+	balancerAddr  = netip.MustParseAddr("10.0.0.1")
 	ServiceCIDR   = netip.MustParsePrefix("10.96.0.0/16")
 	ClusterCIDR   = netip.MustParsePrefix("10.244.0.0/16")
 	ExternalCIDR  = netip.MustParsePrefix("203.0.113.0/24")
@@ -52,7 +52,7 @@ type Addresses struct {
 var (
 	ipv4 = Addresses{Family: record.IPv4, Control: ControlAddr, Services: ServiceCIDR, Cluster: ClusterCIDR, External: ExternalCIDR,
 		ClientSources: ClientSources, ClientPod: netip.MustParseAddr("10.244.250.2"),
-		balancerAddr: BalancerAddr, client: ClientAddr, clientGateway: clientGateway, clientPods: netip.MustParsePrefix("10.244.250.0/30"), bits: 24,
+		balancerAddr: balancerAddr, client: ClientAddr, clientGateway: clientGateway, clientPods: netip.MustParsePrefix("10.244.250.0/30"), bits: 24,
 		node:    func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(10 + n)}) },
 		podCIDR: func(n int) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(n), 0}), 24) }}
 	ipv6 = Addresses{Family: record.IPv6, Control: netip.MustParseAddr("fd00:10::2"), Services: netip.MustParsePrefix("fd00:96::/112"),
