@@ -17,7 +17,7 @@ import (
 
 // The DaemonSet of the proxies has the names of kubeadm's.
 const (
-	proxyName  = "kube-proxy"
+	proxyName  = subject.KubeProxy
 	nodeName   = "NODE_NAME" // environment variable
 	healthPort = 10256       // of every kube-proxy
 )

@@ -192,7 +192,7 @@ func (l *Lab) runPart(ctx context.Context, name string, run func(ctx context.Con
 func (l *Lab) Failed() <-chan error { return l.failed }
 
 func (l *Lab) startControlPlane(ctx context.Context) error {
-	if l.cfg.ControlPlane == "replay" {
+	if l.cfg.ControlPlane == record.ControlReplay {
 		return l.startReplay(ctx)
 	}
 	binaries := map[string]string{}

@@ -52,7 +52,7 @@ type Run struct {
 	Kernel        Kernel            `json:"kernel"`
 	Clock         string            `json:"clock"` // real or virtual
 	Subject       Subject           `json:"subject"`
-	ControlPlane  string            `json:"controlPlane"` // kube or replay; a live one's version
+	ControlPlane  string            `json:"controlPlane"` // ControlKube or ControlReplay; a live one's version
 	Nodes         []string          `json:"nodes"`
 	InputsSha256  string            `json:"inputsSha256"`
 	ProgramSha256 string            `json:"programSha256,omitempty"` // of hitless; empty in records of older versions
@@ -63,6 +63,12 @@ type Run struct {
 	// Tools are packages with the guest's tools, as NAME_VERSION with commas, where they are others than those that hitless pins.
 	Tools string `json:"tools,omitempty"`
 }
+
+// The control planes of labs.
+const (
+	ControlKube   = "kube"   // real Kubernetes programs
+	ControlReplay = "replay" // a small stand-in
+)
 
 // ProgramsReleased says that the run used upstream's release artifacts. Without it the programs of upstream were built from their
 // modules or given by the user, or the run had none.

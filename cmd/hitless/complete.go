@@ -95,7 +95,7 @@ func subjectWords(c *cobra.Command, _ []string, typed string) ([]cobra.Completio
 	}
 	var versions []string
 	for _, r := range build.Versions() {
-		if r.Name == "kube-proxy" {
+		if r.Name == subject.KubeProxy {
 			versions = append(versions, r.Newest)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/internal/version"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/suites/conformance"
 )
@@ -90,14 +91,14 @@ was not run, 130 interrupted.`,
 func conformanceSites(f *pflag.FlagSet, o *run.Options) siteFlags {
 	lab, cluster := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	subjectFlag(lab, o)
-	lab.StringVar(&o.ControlPlane, "controlplane", "replay", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
-	flags.Words(lab, "controlplane", "kube", "replay")
+	lab.StringVar(&o.ControlPlane, "controlplane", record.ControlReplay, "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
+	flags.Words(lab, "controlplane", record.ControlKube, record.ControlReplay)
 	programsFlag(lab, &o.Programs)
 	guestKernelFlag(lab, o)
 	o.Live = &site.LiveOptions{Fleet: &site.FleetOptions{}}
 	cluster.StringVar(&o.Live.Context, "context", "", "context of the kubeconfig (default its current one)")
-	cluster.StringVar(&o.Live.Target, "target", "loadbalancer", "where the lanes go on a live cluster: loadbalancer, or nodeport (a node's address)")
-	flags.Words(cluster, "target", "loadbalancer", "nodeport")
+	cluster.StringVar(&o.Live.Target, "target", site.TargetLoadBalancer, "where the lanes go on a live cluster: loadbalancer, or nodeport (a node's address)")
+	flags.Words(cluster, "target", site.TargetLoadBalancer, site.TargetNodePort)
 	cluster.DurationVar(&o.Live.Patience, "address-within", 3*time.Minute, "how long a live cluster may take to give the Service its address")
 	f.AddFlagSet(lab)
 	f.AddFlagSet(cluster)

@@ -20,6 +20,7 @@ import (
 	"github.com/hitless/hitless/lab/host"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/proxier"
+	"github.com/hitless/hitless/record"
 )
 
 // initGuest is the first process of a VM.
@@ -81,10 +82,10 @@ Nothing of this machine is changed, and nothing is left behind. Root is not need
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Subject, "subject", "kube-proxy@v1.37.1/nftables", "proxy of the lab, a `SUBJECT`; hitless subjects lists them")
-	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in)")
+	f.StringVar(&o.ControlPlane, "controlplane", record.ControlKube, "kube (real Kubernetes programs) or replay (small stand-in)")
 	f.StringVar(&o.Kernel, "kernel", "host", "where the lab runs: host (namespaces of this machine's kernel) or vm (with the real clock)")
 	guestKernelFlag(f, &o)
-	flags.Words(f, "controlplane", "kube", "replay")
+	flags.Words(f, "controlplane", record.ControlKube, record.ControlReplay)
 	flags.Words(f, "kernel", "host", "vm")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	f.StringArrayVar(&set, "set", nil, "a parameter of the lab, `KEY=VALUE`: those that every scenario has")

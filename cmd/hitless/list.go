@@ -40,7 +40,7 @@ func scenariosCommand() *cobra.Command {
 			}
 			for _, s := range scenarios.All() {
 				name := s.Name
-				if len(s.Lacks(guest.Offers("replay", "vm"))) > 0 {
+				if len(s.Lacks(guest.Offers(record.ControlReplay, "vm"))) > 0 {
 					name += " --kubeconfig"
 				}
 				fmt.Fprintf(w, "%s\t%s\n", name, s.Summary)
@@ -170,8 +170,8 @@ and print the digests. A run with the same options boots these bytes, on every m
 	f := cmd.Flags()
 	subjectFlag(f, &o)
 	guestKernelFlag(f, &o)
-	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in)")
-	flags.Words(f, "controlplane", "kube", "replay")
+	f.StringVar(&o.ControlPlane, "controlplane", record.ControlKube, "kube (real Kubernetes programs) or replay (small stand-in)")
+	flags.Words(f, "controlplane", record.ControlKube, record.ControlReplay)
 	programsFlags(f, &o)
 	setFlag(f, &set)
 	return cmd

@@ -184,14 +184,14 @@ func setFlag(f *pflag.FlagSet, set *[]string) {
 
 // labFlags are the flags of runs in a lab, without --subject, --guest-kernel and --stop-at, which some commands lack or have in another way.
 func labFlags(f *pflag.FlagSet, o *run.Options) {
-	f.StringVar(&o.ControlPlane, "controlplane", "kube", "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
+	f.StringVar(&o.ControlPlane, "controlplane", record.ControlKube, "kube (real Kubernetes programs) or replay (small stand-in, starts in seconds)")
 	f.StringVar(&o.Kernel, "kernel", "auto", "where the lab runs: vm, host (namespaces of this machine's kernel, with the real clock), or auto: vm for the virtual clock, host for the real one if it can")
 	f.StringVar(&o.Clock, "clock", "auto", "clock of the lab: virtual, real or auto, which is real with --kernel host and virtual otherwise")
 	f.BoolVar(&o.Cold, "cold", false, "boot the guest instead of resuming a snapshot; the history is the same")
 	f.IntVar(&o.Nodes, "nodes", 3, "nodes of the lab, 1 to 50")
 	programsFlags(f, o)
 	f.DurationVar(&o.Deadline, "deadline", 0, "wall time after which a run is ended as invalid (default by scenario)")
-	flags.Words(f, "controlplane", "kube", "replay")
+	flags.Words(f, "controlplane", record.ControlKube, record.ControlReplay)
 	flags.Words(f, "kernel", "auto", "vm", "host")
 	flags.Words(f, "clock", "auto", "virtual", "real")
 }

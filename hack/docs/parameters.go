@@ -6,6 +6,7 @@ import (
 
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -35,7 +36,7 @@ func parameterTables(string) (string, error) {
 	})
 	for _, s := range scenarios.All() {
 		name := s.Name
-		if len(s.Lacks(guest.Offers("replay", "vm"))) > 0 {
+		if len(s.Lacks(guest.Offers(record.ControlReplay, "vm"))) > 0 {
 			name += " on a live cluster"
 		}
 		text := strings.ToUpper(s.Summary[:1]) + s.Summary[1:] + "."
@@ -71,7 +72,7 @@ func capabilityTable(string) (string, error) {
 	sites := []struct {
 		name   string
 		offers scenarios.Offers
-	}{{"lab with `kube`", guest.Offers("kube", "vm")}, {"lab with `replay`", guest.Offers("replay", "vm")}, {"live cluster", site.LiveOffers}}
+	}{{"lab with `kube`", guest.Offers(record.ControlKube, "vm")}, {"lab with `replay`", guest.Offers(record.ControlReplay, "vm")}, {"live cluster", site.LiveOffers}}
 	var b strings.Builder
 	b.WriteString("| capability | meaning |")
 	for _, s := range sites {

@@ -93,7 +93,7 @@ func ParsePlan(parameters map[string]string) (Plan, error) {
 		if err != nil {
 			return p, err
 		}
-		if v := p.KubeProxy(); v.Version != "" && s.Name == "kube-proxy" && s.Version != v.Version {
+		if v := p.KubeProxy(); v.Version != "" && s.Name == subject.KubeProxy && s.Version != v.Version {
 			return p, fmt.Errorf("%s and %s: a benchmark can have one version of kube-proxy", s, v)
 		}
 		p.Subjects = append(p.Subjects, s)
@@ -118,7 +118,7 @@ func ParsePlan(parameters map[string]string) (Plan, error) {
 // KubeProxy returns the kube-proxy that the plan needs, or the bundled proxier when it needs none.
 func (p Plan) KubeProxy() subject.Spec {
 	for _, s := range p.Subjects {
-		if s.Name == "kube-proxy" {
+		if s.Name == subject.KubeProxy {
 			return s.Spec
 		}
 	}

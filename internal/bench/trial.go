@@ -13,6 +13,7 @@ import (
 
 	"github.com/hitless/hitless/internal/clock"
 	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/topology"
 	"github.com/hitless/hitless/observers"
 )
@@ -102,7 +103,7 @@ func (t *trial) coldStart(ctx context.Context) error {
 func (t *trial) command() (path string, args []string) {
 	args = t.subject.Args(t.node.Name, t.kubeconfig, "on")
 	path = t.Program
-	if t.subject.Name == "kube-proxy" {
+	if t.subject.Name == subject.KubeProxy {
 		path = filepath.Join(t.Binaries, t.subject.Binary())
 	}
 	if t.subject.MinSync != "" {

@@ -179,7 +179,7 @@ func (p Plan) programs() ([]subject.Program, error) {
 	}
 	for i := range all {
 		all[i].Path = Program
-		if all[i].Spec.Name == "kube-proxy" {
+		if all[i].Spec.Name == subject.KubeProxy {
 			all[i].Path = path.Join(Binaries, all[i].Spec.Binary())
 		}
 	}

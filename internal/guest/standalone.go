@@ -7,6 +7,7 @@ import (
 
 	"github.com/hitless/hitless/internal/bench"
 	"github.com/hitless/hitless/lab/subject"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -98,7 +99,7 @@ func Offers(controlPlane, kernel string) scenarios.Offers {
 	if kernel != KernelHost {
 		offers = append(offers, scenarios.NodeGroups)
 	}
-	if controlPlane == "replay" {
+	if controlPlane == record.ControlReplay {
 		offers = append(offers, scenarios.ControllableAPI)
 		if kernel != KernelHost || hostHasIPv6() {
 			offers = append(offers, scenarios.AddressFamilies)

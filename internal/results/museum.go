@@ -12,6 +12,7 @@ import (
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios/museum"
 )
 
@@ -41,7 +42,7 @@ func (a Answers) Write(file string) error {
 
 // MuseumArgs are the arguments of hitless that search a subject for a bug, as the committed answers do.
 func MuseumArgs(e museum.Entry, subject string, seed int64, set map[string]string) []string {
-	args := []string{"museum", "run", e.ID, "--subject", subject, "--seed", strconv.FormatInt(seed, 10), "--controlplane", "replay"}
+	args := []string{"museum", "run", e.ID, "--subject", subject, "--seed", strconv.FormatInt(seed, 10), "--controlplane", record.ControlReplay}
 	if e.Timeline == nil {
 		args = append(args, "--rate", strconv.FormatFloat(e.UsualRate(), 'g', -1, 64))
 	}

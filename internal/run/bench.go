@@ -19,7 +19,7 @@ import (
 // ignores Scenario, Subject and Set of the options. An error comes with the rows until then; without any the results are nil.
 func Bench(ctx context.Context, o Options, what bench.Plan) (*bench.Results, error) {
 	spec := what.KubeProxy() // its program is the only one that the guest has besides hitless
-	o.Scenario, o.ControlPlane, o.Kernel, o.Subject = bench.Scenario, "replay", "vm", spec.String()
+	o.Scenario, o.ControlPlane, o.Kernel, o.Subject = bench.Scenario, record.ControlReplay, "vm", spec.String()
 	if err := o.fillDefaults(ctx); err != nil {
 		return nil, err
 	}

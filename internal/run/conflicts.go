@@ -73,7 +73,7 @@ func (o recordedObject) conflict(nodes int, controlPlane string) string {
 		if err == nil && ofLab(a) {
 			return fmt.Sprintf("the lab may give its own Services the address %s; %s", a, anew)
 		}
-		if err == nil && controlPlane != "replay" && !topology.ServiceCIDR.Contains(a) {
+		if err == nil && controlPlane != record.ControlReplay && !topology.ServiceCIDR.Contains(a) {
 			return fmt.Sprintf("a real API server gives no address outside %s, and this is %s; it needs --controlplane replay", topology.ServiceCIDR, a)
 		}
 		for _, p := range o.Spec.Ports {

@@ -11,6 +11,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/build"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -32,7 +33,7 @@ const (
 //
 // The error of programs that cannot be made is a UsageError; the first result then stays. When ctx ends, nothing half-made is left.
 func Demo(ctx context.Context, o Options, first func(*Result, error)) (*Result, error) {
-	o.Scenario, o.Set, o.Subject, o.ControlPlane = demoScenario, map[string]string{scenarios.Rollouts.Key: demoRollouts}, "bundled", "kube"
+	o.Scenario, o.Set, o.Subject, o.ControlPlane = demoScenario, map[string]string{scenarios.Rollouts.Key: demoRollouts}, "bundled", record.ControlKube
 	if err := o.fillDefaults(ctx); err != nil {
 		return nil, err
 	}
@@ -91,8 +92,8 @@ func (d demo) firstResult(ctx context.Context) error {
 	built := make(chan error, 1)
 	go func() { built <- d.build(building) }()
 	o := d.options
-	o.ControlPlane, o.Out = "replay", firstDir(o.Out)
-	o.MemoryMB = site.MemoryMB("kube") // of the second run, which then resumes the same booted machine
+	o.ControlPlane, o.Out = record.ControlReplay, firstDir(o.Out)
+	o.MemoryMB = site.MemoryMB(record.ControlKube) // of the second run, which then resumes the same booted machine
 	result, err := d.run(ctx, o)
 	if err != nil && (ctx.Err() != nil || !errors.As(err, new(*InvalidError))) {
 		stop()

@@ -13,6 +13,7 @@ import (
 	"github.com/hitless/hitless/lab/memory"
 	"github.com/hitless/hitless/lab/tools"
 	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/record"
 )
 
 // State is the result of a check of this machine.
@@ -183,7 +184,7 @@ func (d doctor) goCommand(ctx context.Context, whole bool) []Finding {
 }
 
 func (d doctor) memory() Finding {
-	free, kube, replay := d.memoryMB(), site.NeededMB(site.MemoryMB("kube")), site.NeededMB(site.MemoryMB("replay"))
+	free, kube, replay := d.memoryMB(), site.NeededMB(site.MemoryMB(record.ControlKube)), site.NeededMB(site.MemoryMB(record.ControlReplay))
 	f := Finding{"memory", Ready, fmt.Sprintf("%d MB available; a lab with the real control plane needs %d MB, with the replay one %d MB", free, kube, replay)}
 	switch {
 	case free < replay:

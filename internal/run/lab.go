@@ -39,7 +39,7 @@ func Lab(ctx context.Context, o Options, s Standing) error {
 	if err != nil {
 		return UsageError{Reason: err}
 	}
-	if s.Images && o.ControlPlane != "kube" {
+	if s.Images && o.ControlPlane != record.ControlKube {
 		return UsageError{Reason: fmt.Errorf("--images: --controlplane %s has no tokens and no certificates for pods; give --controlplane kube", o.ControlPlane)}
 	}
 	set, err := s.daemonSet(spec, o.ControlPlane)
@@ -79,15 +79,15 @@ func (s Standing) daemonSet(spec subject.Spec, controlPlane string) (*guest.Daem
 		return nil, errors.New("--proxy-image adds an image for pods, and the proxies of this lab are no pods; give --proxy-daemonset too")
 	case !s.DaemonSet:
 		return nil, nil
-	case spec.Exec != nil || spec.Name != kubeProxy:
+	case spec.Exec != nil || spec.Name != subject.KubeProxy:
 		return nil, fmt.Errorf("--proxy-daemonset: %s has no image; give --subject kube-proxy@VERSION/MODE", spec)
-	case controlPlane != "kube":
+	case controlPlane != record.ControlKube:
 		return nil, fmt.Errorf("--proxy-daemonset: --controlplane %s has no controller for DaemonSets; give --controlplane kube", controlPlane)
 	}
 	set, seen := &guest.DaemonSet{}, []string{spec.Version}
 	for _, image := range s.ProxyImages {
 		t, err := build.ParseTarget(image)
-		if err == nil && t.Name != kubeProxy {
+		if err == nil && t.Name != subject.KubeProxy {
 			err = fmt.Errorf("%s is no proxy; give kube-proxy@VERSION", t.Name)
 		}
 		if err == nil && slices.Contains(seen, t.Version) {
@@ -104,8 +104,6 @@ func (s Standing) daemonSet(spec subject.Spec, controlPlane string) (*guest.Daem
 	}
 	return set, nil
 }
-
-const kubeProxy = "kube-proxy"
 
 // LabShell is the command line that runs a program in the network of a lab's client (see site.LabShell).
 func LabShell(ctx context.Context, file string, command []string) ([]string, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/scenarios"
 	"github.com/hitless/hitless/scenarios/timeline"
 )
 
@@ -68,7 +69,7 @@ func OpenFailure(ctx context.Context, dir string, o Options) (*Failure, error) {
 // fallbackOf is what a trial sets so that its subjects have the run's terminatingFallback. A value that the run was given is set even
 // if it is the first subject's default, since it holds for the second subject too.
 func fallbackOf(run record.Run, spec subject.Spec) map[string]string {
-	const key = "terminatingFallback"
+	key := scenarios.TerminatingFallback.Key
 	value := run.Parameters[key]
 	command, _ := record.ParseCommand(run.Command) // as far as it can be read
 	given := slices.Contains(command.Set(), key+"="+value)
@@ -107,7 +108,7 @@ func subjectOf(ctx context.Context, run record.Run, named string) (subject.Spec,
 		return spec, nil
 	}
 	text := run.Subject.Name
-	if text == "kube-proxy" {
+	if text == subject.KubeProxy {
 		text = subject.Spec{Name: text, Version: run.Subject.Version, Mode: run.Subject.Mode, Flags: run.Subject.Flags}.String()
 	}
 	spec, err := subject.Read(ctx, text)

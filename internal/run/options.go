@@ -265,7 +265,7 @@ func (o *Options) fillDefaults(ctx context.Context) error {
 		o.Timeline.defaults(o)
 	}
 	defaults(&o.Subject, "bundled")
-	defaults(&o.ControlPlane, "kube")
+	defaults(&o.ControlPlane, record.ControlKube)
 	defaults(&o.Kernel, "auto")
 	defaults(&o.Clock, "auto")
 	defaults((*string)(&o.Programs), string(build.Built))
@@ -307,7 +307,7 @@ func (o *Options) checkNumbers() error {
 		return usagef("--nodes %d: give 1 to 50", o.Nodes)
 	case !(o.Rate >= 1e-6 && o.Rate <= 5000): // the negation also catches NaN; lanes have the same lower bound
 		return usagef("--rate %g: give a number from 0.000001 to 5000 attempts a second", o.Rate)
-	case o.ControlPlane != "kube" && o.ControlPlane != "replay":
+	case o.ControlPlane != record.ControlKube && o.ControlPlane != record.ControlReplay:
 		return usagef("--controlplane %q: give kube or replay", o.ControlPlane)
 	case o.Programs != build.Built && o.Programs != build.Released:
 		return usagef("--programs %q: give built or released", o.Programs)

@@ -103,7 +103,7 @@ func checkBlock(spec subject.Spec, next *guest.Next) error {
 
 // choosePrograms makes released programs an input of a run that uses upstream's programs. For other runs the choice means nothing.
 func (o *Options) choosePrograms(p *guest.Plan) {
-	upstream := p.ControlPlane == "kube" || strings.HasPrefix(p.Subject, kubeProxy+"@") || p.Next != nil && strings.HasPrefix(p.Next.Subject, kubeProxy+"@")
+	upstream := p.ControlPlane == record.ControlKube || strings.HasPrefix(p.Subject, subject.KubeProxy+"@") || p.Next != nil && strings.HasPrefix(p.Next.Subject, subject.KubeProxy+"@")
 	if o.Programs == build.Released && p.NeedsSubjects() && upstream {
 		p.Programs = record.ProgramsReleased
 		return

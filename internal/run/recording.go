@@ -12,6 +12,7 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/recording"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 )
 
 // RecordOptions are the options of a recording; see package recording.
@@ -63,7 +64,7 @@ func Record(ctx context.Context, l site.LiveOptions, o RecordOptions) (Recording
 	}
 	_, r.Refused = line.pack()
 	if r.Refused == nil {
-		r.Refused = line.checkLab("replay")
+		r.Refused = line.checkLab(record.ControlReplay)
 	}
 	if r.Refused == nil {
 		r.Refused = line.checkRoom()

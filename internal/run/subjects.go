@@ -48,7 +48,7 @@ func Subjects(ctx context.Context) ([]Testable, []BuiltProxy, error) {
 		return nil, nil, err
 	}
 	m := machine{has: installed, guest: site.GuestProgram(program), built: func() ([]build.Target, error) {
-		return (&build.Builder{Cache: filepath.Join(dir, "build")}).CachedAll(ctx, "kube-proxy")
+		return (&build.Builder{Cache: filepath.Join(dir, "build")}).CachedAll(ctx, subject.KubeProxy)
 	}}
 	return m.subjects()
 }
@@ -115,7 +115,7 @@ func (m machine) subjects() ([]Testable, []BuiltProxy, error) {
 // newest is the newest release of kube-proxy that is known to build.
 func newest() string {
 	for _, r := range build.Versions() {
-		if r.Name == "kube-proxy" {
+		if r.Name == subject.KubeProxy {
 			return r.Newest
 		}
 	}

@@ -93,7 +93,7 @@ func (o *Options) scenario(p *guest.Plan) (scenarios.Scenario, error) {
 	if err := there.checkLab(o.ControlPlane); err != nil {
 		return scenarios.Scenario{}, err
 	}
-	if s, needs := here.NeedsReplay(); needs && o.ControlPlane != "replay" {
+	if s, needs := here.NeedsReplay(); needs && o.ControlPlane != record.ControlReplay {
 		return scenarios.Scenario{}, fmt.Errorf("%s:%d: %s needs --controlplane replay: a real API server does not do such things when it is told to",
 			o.Timeline.File, s.Line, s.Action())
 	}

@@ -21,6 +21,12 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
+// The values of LiveOptions.Target.
+const (
+	TargetLoadBalancer = "loadbalancer"
+	TargetNodePort     = "nodeport" // at a node's address
+)
+
 // LiveOptions are the options of runs on a live cluster.
 type LiveOptions struct {
 	Kubeconfig string
@@ -30,7 +36,7 @@ type LiveOptions struct {
 	Nodes      int    // that take pods in a cluster that kind makes; package run fills it in
 	// Provider makes that cluster; nil for kind.
 	Provider func(context.Context) (support.E2EClusterProvider, error)
-	// Target is where the lanes go: loadbalancer (also if empty) or nodeport.
+	// Target is where the lanes go: TargetLoadBalancer (also if empty) or TargetNodePort.
 	Target string
 	// Patience is how long the Service may take to get its address; 0 for 3 minutes.
 	Patience time.Duration
@@ -133,9 +139,9 @@ func newCluster(call Call, live LiveOptions) (*Cluster, error) {
 	}
 	switch live.Target {
 	case "":
-		c.live.Target = "loadbalancer"
-	case "loadbalancer":
-	case "nodeport":
+		c.live.Target = TargetLoadBalancer
+	case TargetLoadBalancer:
+	case TargetNodePort:
 		if scenarios.TrafficPolicy.Of(c.params) != string(corev1.ServiceExternalTrafficPolicyCluster) {
 			return nil, Usagef("--target nodeport measures over one node's address, which externalTrafficPolicy: Local serves only while a pod is on that node; give --set trafficPolicy=Cluster")
 		}
@@ -307,7 +313,7 @@ func verbsByScope(all []cluster.Verb) string {
 }
 
 func (r *Cluster) serviceType() corev1.ServiceType {
-	if r.live.Target == "nodeport" {
+	if r.live.Target == TargetNodePort {
 		return corev1.ServiceTypeNodePort
 	}
 	return corev1.ServiceTypeLoadBalancer

@@ -97,7 +97,7 @@ func (l *lab) features() ([]vm.Feature, error) {
 
 // featuresOf are what a proxy needs of its kernel.
 func featuresOf(p subject.Spec) (all []vm.Feature) {
-	kube := p.Name == "kube-proxy"
+	kube := p.Name == subject.KubeProxy
 	switch p.Mode {
 	case "ipvs":
 		all = append(all, ipvsFeatures...)

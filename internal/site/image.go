@@ -14,6 +14,7 @@ import (
 	"github.com/hitless/hitless/lab/build"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -21,7 +22,7 @@ import (
 func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 	plan, spec := l.plan, l.spec
 	var targets []build.Target
-	if plan.ControlPlane == "kube" {
+	if plan.ControlPlane == record.ControlKube {
 		targets = append(targets, build.ControlPlane...)
 	}
 	proxies, err := l.proxies()
@@ -71,7 +72,7 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		}
 	}
 	scenario, _ := scenarios.Find(plan.Scenario, plan.Offers()) // a benchmark has no scenario, and needs no tools for one
-	if slices.Contains(scenario.Needs(plan.Parameters), scenarios.NodeCommands) || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == "kube-proxy" }) {
+	if slices.Contains(scenario.Needs(plan.Parameters), scenarios.NodeCommands) || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == subject.KubeProxy }) {
 		if err := p.addProxyTools(ctx); err != nil {
 			return err
 		}

@@ -207,7 +207,7 @@ func absolute(file string) string {
 // Words are the options that runs and comparisons share, where they are not the defaults.
 func (o LabOptions) Words(c Call, path func(file string) string) []string {
 	var words []string
-	if o.ControlPlane != "kube" {
+	if o.ControlPlane != record.ControlKube {
 		words = append(words, "--controlplane", o.ControlPlane)
 	}
 	if o.Programs == build.Released {

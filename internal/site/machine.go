@@ -11,11 +11,12 @@ import (
 	"github.com/hitless/hitless/lab/memory"
 	"github.com/hitless/hitless/lab/subject"
 	"github.com/hitless/hitless/lab/vm"
+	"github.com/hitless/hitless/record"
 )
 
 // MemoryMB is the memory of a VM with a control plane, in MB; the packed files are in it too.
 func MemoryMB(controlPlane string) int {
-	if controlPlane == "kube" {
+	if controlPlane == record.ControlKube {
 		return 6144
 	}
 	return 2048
@@ -29,7 +30,7 @@ const compilerMB = 1536
 
 // hostMemoryMB is about the memory of a lab on the host, measured with three nodes.
 func hostMemoryMB(controlPlane string) int {
-	if controlPlane == "kube" {
+	if controlPlane == record.ControlKube {
 		return 1536
 	}
 	return 768

@@ -27,7 +27,7 @@ func mainTarget(p subject.Spec) build.Target {
 	switch {
 	case recipe != nil:
 		return build.Target{Name: recipe.Main, Version: recipe.Version}
-	case p.Name == "kube-proxy":
+	case p.Name == subject.KubeProxy:
 		return build.Target{Name: p.Name, Version: p.Version}
 	}
 	return build.Target{}

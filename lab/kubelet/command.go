@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hitless/hitless/lab/subject"
 )
 
 // startError is the reason and message of a pod or container that cannot start, as in its status.
@@ -63,7 +65,7 @@ func (c *container) command() (argv, env []string, err error) {
 	switch name, _ := imageOf(c.spec.Image); {
 	case name == "hitless":
 		return c.fleetWorker()
-	case name == "kube-proxy":
+	case name == subject.KubeProxy:
 		return c.kubeProxy()
 	case !strings.Contains(c.spec.Image, "agnhost"):
 		return nil, nil, startError{reason: "ErrImagePull", message: fmt.Sprintf("the lab pulls no images: "+

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/semver"
+
+	"github.com/hitless/hitless/lab/subject"
 )
 
 // ProxyKubeconfig is the only file in the container of a kube-proxy: the lab's kubeconfig, with all permissions.
@@ -42,7 +44,7 @@ func (c *container) kubeProxy() (argv, env []string, err error) {
 	}
 	words := append(append([]string(nil), c.spec.Command...), c.spec.Args...)
 	if len(c.spec.Command) > 0 {
-		if filepath.Base(words[0]) != "kube-proxy" {
+		if filepath.Base(words[0]) != subject.KubeProxy {
 			return nil, nil, startError{reason: "RunContainerError",
 				message: fmt.Sprintf("pods of the lab have no file system: the command must be kube-proxy, not %s", words[0])}
 		}

@@ -10,6 +10,7 @@ import (
 
 	roots "github.com/hitless/hitless/lab/container"
 	"github.com/hitless/hitless/lab/images"
+	"github.com/hitless/hitless/lab/subject"
 )
 
 // Workloads make pods run the programs of their images, in roots of their own.
@@ -29,7 +30,7 @@ type launch struct {
 // ofImage reports whether the container runs a program of its image: all but stand-ins, this program and kube-proxy.
 func (c *container) ofImage() bool {
 	name, _ := imageOf(c.spec.Image)
-	return c.pod.k.Workloads != nil && name != "hitless" && name != "kube-proxy"
+	return c.pod.k.Workloads != nil && name != "hitless" && name != subject.KubeProxy
 }
 
 // launch returns what to start for the container.
@@ -41,7 +42,7 @@ func (c *container) launch() (l launch, err error) {
 	image, known := images.Find(c.spec.Image)
 	if !known {
 		return l, startError{reason: "ErrImagePull", message: fmt.Sprintf("the lab pulls no images, and has no %s: it knows %s",
-			c.spec.Image, strings.Join(append(images.Names(), "hitless", "kube-proxy"), ", "))}
+			c.spec.Image, strings.Join(append(images.Names(), "hitless", subject.KubeProxy), ", "))}
 	}
 	variables, err := c.variables()
 	if err != nil {

@@ -68,7 +68,7 @@ func parseExec(ctx context.Context, file string, text []byte) (Exec, error) {
 	switch {
 	case !subjectName.MatchString(e.Name):
 		r.fail(line, "name: %q; give lower-case letters, digits, - and ., beginning with a letter", e.Name)
-	case e.Name == "bundled" || e.Name == "kube-proxy" || slices.ContainsFunc(dataPlanes, func(d dataPlane) bool { return d.name == e.Name }):
+	case e.Name == Bundled.Name || e.Name == KubeProxy || slices.ContainsFunc(dataPlanes, func(d dataPlane) bool { return d.name == e.Name }):
 		r.fail(line, "name: %q is a subject of hitless' own; give another", e.Name)
 	case has["program"] == nil:
 		r.fail(root.Line, "program is missing: the path of the proxy's program, relative to this file")

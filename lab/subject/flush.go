@@ -152,7 +152,7 @@ func flushNFTables(ctx context.Context, node *topology.Node) (tables, string, er
 	var all restorations
 	for line := range strings.Lines(list) {
 		words := strings.Fields(line) // table FAMILY NAME
-		if len(words) != 3 || words[2] != "kube-proxy" {
+		if len(words) != 3 || words[2] != KubeProxy {
 			continue
 		}
 		content, err := runIn(ctx, node, "", "nft", "list", "table", words[1], words[2])

@@ -102,7 +102,7 @@ func (s Spec) stopSignal() (syscall.Signal, time.Duration) {
 
 // needsKubeletChains reports whether a subject expects iptables chains that the kubelet of its version made.
 func needsKubeletChains(p Program) bool {
-	return p.Spec.Name == "kube-proxy" && p.Spec.Mode != "nftables" && p.Spec.minor() <= 24
+	return p.Spec.Name == KubeProxy && p.Spec.Mode != "nftables" && p.Spec.minor() <= 24
 }
 
 // prepare mounts what the file of a proxy mounts, and makes the programs of proxies that can be blocked. It also makes the chains

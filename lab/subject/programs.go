@@ -21,7 +21,7 @@ var programNames = []string{"iptables", "iptables-restore", "ip6tables", "ip6tab
 func (s Spec) CheckBlock() error {
 	why := ""
 	switch {
-	case s.Exec == nil && s.Name == "kube-proxy":
+	case s.Exec == nil && s.Name == KubeProxy:
 	case s.Exec == nil:
 		why = "it writes its rules over netlink, without such a program"
 	case !slices.Contains(Modes(), s.Tables()):

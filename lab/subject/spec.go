@@ -22,10 +22,13 @@ type Spec struct {
 	Exec    *Exec  // the content of a describing file, or what hitless describes as such; nil for the others
 }
 
+// KubeProxy is the name of Kubernetes' own proxy.
+const KubeProxy = "kube-proxy"
+
 // Bundled is the bundled proxier.
 var Bundled = Spec{Name: "bundled", Mode: "ipvs"}
 
-var kubeProxy = regexp.MustCompile(`^kube-proxy@(` + releaseForm + `)/(` + strings.Join(Modes(), "|") + `)(?:\?(.*))?$`)
+var kubeProxyForm = regexp.MustCompile(`^kube-proxy@(` + releaseForm + `)/(` + strings.Join(Modes(), "|") + `)(?:\?(.*))?$`)
 
 // execPrefix leads the name of a file that describes a subject.
 const execPrefix = "exec:"
@@ -45,15 +48,15 @@ func Read(ctx context.Context, text string) (Spec, error) {
 	if s, is, err := readDataPlane(text); is {
 		return s, err
 	}
-	m := kubeProxy.FindStringSubmatch(text)
+	m := kubeProxyForm.FindStringSubmatch(text)
 	if m == nil {
-		if rest, is := strings.CutPrefix(text, "kube-proxy"); is {
+		if rest, is := strings.CutPrefix(text, KubeProxy); is {
 			return Spec{}, kubeProxyError(text, rest)
 		}
 		return Spec{}, fmt.Errorf("unknown subject %q; the subjects are bundled, exec:FILE, cilium@VERSION and kube-proxy@VERSION/MODE, "+
 			"such as kube-proxy@v1.26.0/iptables or kube-proxy@v1.37.1/ipvs?ipvs-strict-arp=true, with a version from v1.11 on and a mode of %s", text, strings.Join(Modes(), ", "))
 	}
-	s := Spec{Name: "kube-proxy", Version: m[1], Mode: m[2]}
+	s := Spec{Name: KubeProxy, Version: m[1], Mode: m[2]}
 	if strings.Contains(text, "?") {
 		flags, err := parseFlags(m[3], ownedFlags)
 		if err != nil {
@@ -140,7 +143,7 @@ func Newest(mode, newest string) string {
 func KubeProxies(version string) []Spec {
 	var all []Spec
 	for _, m := range modes {
-		if s := (Spec{Name: "kube-proxy", Version: version, Mode: m.name}); m.in(s.minor()) {
+		if s := (Spec{Name: KubeProxy, Version: version, Mode: m.name}); m.in(s.minor()) {
 			all = append(all, s)
 		}
 	}
@@ -177,7 +180,7 @@ func (s Spec) Binary() string { return s.Name + "-" + s.Version }
 
 // minor is the minor version of Kubernetes, 0 for all but kube-proxy.
 func (s Spec) minor() int {
-	if s.Name != "kube-proxy" {
+	if s.Name != KubeProxy {
 		return 0
 	}
 	parts := strings.Split(s.Version, ".")
@@ -213,7 +216,7 @@ func (e *LackError) Error() string { return e.Reason }
 // DualStack reports whether the subject serves both address families: kube-proxy by default since 1.21 (KEP-563). What hitless builds from a
 // recipe serves IPv4 only.
 func (s Spec) DualStack() bool {
-	return s.Exec.RecipeOf() == nil && (s.Name != "kube-proxy" || s.minor() >= 21)
+	return s.Exec.RecipeOf() == nil && (s.Name != KubeProxy || s.minor() >= 21)
 }
 
 // CheckFamily returns a LackError when the subject does not serve a family.

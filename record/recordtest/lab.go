@@ -84,7 +84,7 @@ func NewLab(seed uint64) *Lab {
 	s.Late = func() time.Duration { return time.Duration(s.Random.IntN(900)) * time.Microsecond }
 	s.Run = record.Run{Scenario: "rollout", Seed: int64(seed), Clock: "virtual", Kernel: record.Kernel{Kind: "vm", Release: "6.1.0-1-cloud-amd64", QEMU: "7.2.22 (Debian 1:7.2)"},
 		Parameters: map[string]string{"replicas": "1", "terminatingFallback": "on", "trafficPolicy": "Local"},
-		Subject:    record.Subject{Name: "bundled", Version: "v0.1.0", Mode: "ipvs"}, ControlPlane: "kube", Nodes: NodeNames,
+		Subject:    record.Subject{Name: "bundled", Version: "v0.1.0", Mode: "ipvs"}, ControlPlane: record.ControlKube, Nodes: NodeNames,
 		InputsSha256: strings.Repeat("ab", 32), Command: "hitless run rollout --set trafficPolicy=Local --seed " + strconv.Itoa(int(seed))}
 	return s
 }

@@ -160,15 +160,12 @@ func namesPods(step string, pods map[string]string, signature func(*Record) Find
 // onReplay is a signature that tells nothing of a run on a real control plane. Its API server changes or refuses the objects of the trigger.
 func onReplay(signature func(*Record) Finding) func(*Record) Finding {
 	return func(r *Record) Finding {
-		if got := r.Report.Run.ControlPlane; got != replay {
-			return cannotTell("the run's control plane is %s; the trigger needs --controlplane %s", got, replay)
+		if got := r.Report.Run.ControlPlane; got != record.ControlReplay {
+			return cannotTell("the run's control plane is %s; the trigger needs --controlplane %s", got, record.ControlReplay)
 		}
 		return signature(r)
 	}
 }
-
-// replay is the control plane that accepts every object.
-const replay = "replay"
 
 // open reports whether a pod had an open connection that got a reply before the scenario.
 func (r *Record) open(pod string) bool {

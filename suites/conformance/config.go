@@ -13,6 +13,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/routing"
 	"github.com/hitless/hitless/internal/run"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
@@ -46,7 +47,7 @@ func (c Config) withDefaults() Config {
 	if c.Options.Subject = cmp.Or(c.Options.Subject, "bundled"); c.live() {
 		c.Options.Subject = "" // the cluster has a proxy of its own
 	}
-	c.Options.ControlPlane = cmp.Or(c.Options.ControlPlane, "replay")
+	c.Options.ControlPlane = cmp.Or(c.Options.ControlPlane, record.ControlReplay)
 	c.Options.Seed = cmp.Or(c.Options.Seed, 1)
 	if c.Execute == nil {
 		c.Execute = run.Run
