@@ -95,13 +95,6 @@ var Cases = []Case{
 	{Name: "program of the host, at a load balancer IP", Client: "client", Target: "lb/1:2222", Want: "refused", Features: []string{"host-isolation"}, Promised: Blocked},
 }
 
-// CasesWithFlags depend on flags of the proxy, and are no promises.
-var CasesWithFlags = []Case{
-	{Name: "masquerade all", Client: "c", Target: "cluster/1:80", Want: "a b r", Source: "node", Features: []string{"cluster-ip"}},
-	{Name: "NodePort at the primary address", Client: "client", Target: "node:30001", Want: "refused", Features: []string{"node-port"}},
-	{Name: "NodePort at the address of the flag", Client: "client", Target: "node2:30001", Want: "a b r", Source: "node", Features: []string{"node-port"}},
-}
-
 // Change is a change of a Service, and the cases that it must lead to.
 type Change struct {
 	Apply func(w *Testbed) error
