@@ -70,37 +70,12 @@ func (ev *evaluation) chain(name string) (returned bool, err error) {
 	return true, nil
 }
 
-// rule evaluates the remaining expressions of a rule. Unknown expressions evaluate to maybe.
+// rule evaluates the remaining expressions of a rule.
 func (ev *evaluation) rule(left []expr.Any, r registers) (outcome, error) {
 	matches := yes
 	for i, e := range left {
 		match := yes
 		switch e := e.(type) {
-		case *expr.Counter, *expr.Log, *expr.Dynset, *expr.Objref, *expr.Notrack:
-		case *expr.Meta:
-			if !e.SourceRegister {
-				r.store(e.Register, ev.packet.meta(e.Key))
-			}
-		case *expr.Payload:
-			if e.OperationType == expr.PayloadLoad {
-				r.store(e.DestRegister, ev.packet.payload(e.Base, e.Offset, e.Len))
-			}
-		case *expr.Fib:
-			r.store(e.Register, ev.packet.fib(e))
-		case *expr.Ct:
-			if !e.SourceRegister {
-				r.store(e.Register, unknownBytes(16))
-			}
-		case *expr.Numgen:
-			r.storeRandom(e)
-		case *expr.Immediate:
-			r.store(e.Register, knownBytes(e.Data))
-		case *expr.Bitwise:
-			r.store(e.DestRegister, applyMask(r.load(e.SourceRegister, int(e.Len)), e))
-		case *expr.Cmp:
-			match = compare(r.load(e.Register, len(e.Data)), e)
-		case *expr.Match:
-			match = ev.packet.match(e)
 		case *expr.Lookup:
 			if e.IsDestRegSet {
 				then, err := ev.lookUpValue(e, left[i+1:], r)
@@ -128,13 +103,47 @@ func (ev *evaluation) rule(left []expr.Any, r registers) (outcome, error) {
 				return outcome{next: matches != yes}, nil
 			}
 		default:
-			match = maybe
+			match = ev.step(e, &r)
 		}
 		if matches = min(matches, match); matches == no {
 			break
 		}
 	}
 	return outcome{next: true}, nil
+}
+
+// step evaluates an expression that neither ends a rule nor looks into a set. Unknown expressions evaluate to maybe.
+func (ev *evaluation) step(e expr.Any, r *registers) truth {
+	switch e := e.(type) {
+	case *expr.Counter, *expr.Log, *expr.Dynset, *expr.Objref, *expr.Notrack:
+	case *expr.Meta:
+		if !e.SourceRegister {
+			r.store(e.Register, ev.packet.meta(e.Key))
+		}
+	case *expr.Payload:
+		if e.OperationType == expr.PayloadLoad {
+			r.store(e.DestRegister, ev.packet.payload(e.Base, e.Offset, e.Len))
+		}
+	case *expr.Fib:
+		r.store(e.Register, ev.packet.fib(e))
+	case *expr.Ct:
+		if !e.SourceRegister {
+			r.store(e.Register, unknownBytes(16))
+		}
+	case *expr.Numgen:
+		r.storeRandom(e)
+	case *expr.Immediate:
+		r.store(e.Register, knownBytes(e.Data))
+	case *expr.Bitwise:
+		r.store(e.DestRegister, applyMask(r.load(e.SourceRegister, int(e.Len)), e))
+	case *expr.Cmp:
+		return compare(r.load(e.Register, len(e.Data)), e)
+	case *expr.Match:
+		return ev.packet.match(e)
+	default:
+		return maybe
+	}
+	return yes
 }
 
 func (ev *evaluation) verdict(v *expr.Verdict) (outcome, error) {

@@ -126,21 +126,15 @@ func (s *settings) flags(c *cobra.Command) {
 	flags.Words(f, "log-format", "text", "json")
 }
 
-// run creates the parts and runs the proxier.
+// run checks the flags, and runs the proxier.
 func (s *settings) run(ctx context.Context) error {
 	log, err := s.logger()
 	if err != nil {
 		return err
 	}
 	klog.SetSlogLogger(log)
-	if s.mode != "ipvs" {
-		return fmt.Errorf("--proxy-mode is %q; only ipvs is supported", s.mode)
-	}
-	if err := s.checkDurations(); err != nil {
+	if err := s.checkChoices(); err != nil {
 		return err
-	}
-	if !desired.KnownScheduler(s.scheduler) {
-		return fmt.Errorf("--ipvs-scheduler is %q; it must be one of %s", s.scheduler, strings.Join(desired.Schedulers(), ", "))
 	}
 	if s.initOnly || s.cleanup {
 		return s.initOrCleanup(log)
@@ -160,6 +154,25 @@ func (s *settings) run(ctx context.Context) error {
 	if err := s.awaitCIDRs(ctx, config, node, log); err != nil {
 		return ignoreCanceled(ctx, err)
 	}
+	return s.forward(ctx, node, config, options, log)
+}
+
+// checkChoices refuses impossible values of the flags for mode, durations and scheduler.
+func (s *settings) checkChoices() error {
+	if s.mode != "ipvs" {
+		return fmt.Errorf("--proxy-mode is %q; only ipvs is supported", s.mode)
+	}
+	if err := s.checkDurations(); err != nil {
+		return err
+	}
+	if !desired.KnownScheduler(s.scheduler) {
+		return fmt.Errorf("--ipvs-scheduler is %q; it must be one of %s", s.scheduler, strings.Join(desired.Schedulers(), ", "))
+	}
+	return nil
+}
+
+// forward creates the parts of the proxier and runs it until ctx ends.
+func (s *settings) forward(ctx context.Context, node string, config *rest.Config, options engine.Options, log *slog.Logger) error {
 	counters := metrics.New()
 	kernelOptions, err := s.linuxOptions(counters, log)
 	if err != nil {

@@ -23,6 +23,32 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 		return err
 	}
 	setup := s.setup(w.Params)
+	if err := w.setUp(ctx, s, setup); err != nil {
+		return err
+	}
+	leave, err := w.probePods(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.runBaseline(ctx, setup.BriefCanary); err != nil {
+		return err
+	}
+	w.phase(phaseScenario, s.demands(w.Params))
+	w.run.began = w.Clock.Now()
+	w.writeHead(s)
+	if err := s.Run(ctx, w); err != nil {
+		return err
+	}
+	w.excuseExits("", w.run.began, w.Params.exitFall())
+	w.write(timeline.Step{Verb: timeline.End})
+	if err := w.closeClients(); err != nil {
+		return err
+	}
+	return w.settle(ctx, leave)
+}
+
+// setUp deploys the workload and the canary, prepares the scenario and starts the lanes.
+func (w *World) setUp(ctx context.Context, s Scenario, setup Setup) error {
 	w.run.datagrams, w.run.unwritten = setup.Datagrams, !s.written(w.Params)
 	w.run.main = &workload{name: "web", replicas: Replicas.Of(w.Params),
 		policy: corev1.ServiceExternalTrafficPolicy(TrafficPolicy.Of(w.Params)), gated: setup.Gated, datagrams: w.speaksUDP()}
@@ -46,38 +72,22 @@ func Run(ctx context.Context, s Scenario, w *World) error {
 	if err := w.findPaths(ctx); err != nil {
 		return err
 	}
-	if err := w.startLanes(ctx, s); err != nil {
-		return err
-	}
-	leave, err := w.probePods(ctx)
-	if err != nil {
-		return err
-	}
+	return w.startLanes(ctx, s)
+}
+
+// runBaseline proves the detector while nothing disturbs. A brief canary ends with the proof.
+func (w *World) runBaseline(ctx context.Context, briefCanary bool) error {
 	begin := w.Clock.Now()
 	w.phase(phaseBaseline, record.Phase{Attempts: minAttempts})
 	if err := w.prove(ctx); err != nil {
 		return fmt.Errorf("proving the detector: %w", err)
 	}
-	if setup.BriefCanary {
+	if briefCanary {
 		if err := w.deleteCanary(ctx); err != nil {
 			return err
 		}
 	}
-	if err := w.Clock.Sleep(ctx, begin+baseline.Of(w.Params)-w.Clock.Now()); err != nil {
-		return err
-	}
-	w.phase(phaseScenario, s.demands(w.Params))
-	w.run.began = w.Clock.Now()
-	w.writeHead(s)
-	if err := s.Run(ctx, w); err != nil {
-		return err
-	}
-	w.excuseExits("", w.run.began, w.Params.exitFall())
-	w.write(timeline.Step{Verb: timeline.End})
-	if err := w.closeClients(); err != nil {
-		return err
-	}
-	return w.settle(ctx, leave)
+	return w.Clock.Sleep(ctx, begin+baseline.Of(w.Params)-w.Clock.Now())
 }
 
 // recoveryTime is the part of the settle phase that is for the recovery check. Before it nothing changes in the cluster, so

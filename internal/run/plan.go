@@ -35,13 +35,7 @@ func (o *Options) plan(ctx context.Context) (guest.Plan, subject.Spec, error) {
 	}
 	if guest.Unjudged(o.Scenario) {
 		p.Parameters = o.Set
-		if err := guest.CheckStandalone(o.Scenario, o.Set, spec); err != nil {
-			return p, spec, UsageError{Reason: err}
-		}
-		if guest.NeedsVirtualClock(o.Scenario) && (o.Kernel == "host" || o.Clock == "real") {
-			return p, spec, UsageError{Reason: errRealClock}
-		}
-		return p, spec, nil
+		return p, spec, o.checkStandalone(spec)
 	}
 	s, err := o.scenario(&p)
 	if err != nil {
@@ -58,25 +52,8 @@ func (o *Options) plan(ctx context.Context) (guest.Plan, subject.Spec, error) {
 		return p, spec, UsageError{Reason: err}
 	}
 	p.Parameters = params
-	if err := s.CheckNodes(params, site.NodeNames(o.Nodes)); err != nil {
-		return p, spec, UsageError{Reason: err}
-	}
-	if err := s.CheckRate(params, o.Rate, o.Nodes); err != nil {
-		return p, spec, UsageError{Reason: err}
-	}
-	if err := o.checkJudges(params); err != nil {
+	if err := o.checkParameters(s, params, spec); err != nil {
 		return p, spec, err
-	}
-	if err := o.checkRoom(params); err != nil {
-		return p, spec, err
-	}
-	if err := spec.CheckFamily(params.Family()); err != nil {
-		return p, spec, UsageError{Reason: err}
-	}
-	if scenarios.TrafficPolicy.In(params) {
-		if err := spec.CheckPolicy(scenarios.TrafficPolicy.Of(params)); err != nil {
-			return p, spec, UsageError{Reason: err}
-		}
 	}
 	o.expectEnd(s, params, o.Nodes)
 	p.Next, err = o.next(ctx, params, spec)
@@ -84,6 +61,42 @@ func (o *Options) plan(ctx context.Context) (guest.Plan, subject.Spec, error) {
 		err = checkBlock(spec, p.Next)
 	}
 	return p, spec, err
+}
+
+// checkStandalone refuses parameters and clocks that a program without a scenario cannot use.
+func (o *Options) checkStandalone(spec subject.Spec) error {
+	if err := guest.CheckStandalone(o.Scenario, o.Set, spec); err != nil {
+		return UsageError{Reason: err}
+	}
+	if guest.NeedsVirtualClock(o.Scenario) && (o.Kernel == "host" || o.Clock == "real") {
+		return UsageError{Reason: errRealClock}
+	}
+	return nil
+}
+
+// checkParameters refuses parameters of a scenario that do not fit to the lab, to the machine or to the subject.
+func (o *Options) checkParameters(s scenarios.Scenario, params scenarios.Params, spec subject.Spec) error {
+	if err := s.CheckNodes(params, site.NodeNames(o.Nodes)); err != nil {
+		return UsageError{Reason: err}
+	}
+	if err := s.CheckRate(params, o.Rate, o.Nodes); err != nil {
+		return UsageError{Reason: err}
+	}
+	if err := o.checkJudges(params); err != nil {
+		return err
+	}
+	if err := o.checkRoom(params); err != nil {
+		return err
+	}
+	if err := spec.CheckFamily(params.Family()); err != nil {
+		return UsageError{Reason: err}
+	}
+	if scenarios.TrafficPolicy.In(params) {
+		if err := spec.CheckPolicy(scenarios.TrafficPolicy.Of(params)); err != nil {
+			return UsageError{Reason: err}
+		}
+	}
+	return nil
 }
 
 // checkBlock refuses steps that block a proxy if neither the subject nor the one that it changes to can be blocked. Of two subjects the step

@@ -37,23 +37,8 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		}
 	}
 	builder := &build.Builder{Cache: filepath.Join(l.Cache, "build"), Prebuilt: l.Binaries, Programs: l.Programs, Progress: Building(l.Progress)}
-	if err := l.expect(ctx, builder, targets); err != nil {
-		return UsageError{Reason: err}
-	}
-	binaries, err := builder.Build(ctx, targets...)
-	if err != nil {
-		return UsageError{Reason: err}
-	}
-	if thisPlatform().guests() { // else the programs cannot be asked here
-		if err := checkFlags(ctx, proxies, binaries); err != nil {
-			return err
-		}
-	}
-	for _, b := range binaries {
-		l.programs = append(l.programs, programFacts{b.Target.String(), string(cmp.Or(b.Source, build.Built)), b.Sha256, b.Notes})
-		if err := img.AddWithSum(guestPath(b.Target, proxies), b.Path, 0o755, b.Sha256); err != nil {
-			return err
-		}
+	if err := l.addBuilt(ctx, img, builder, targets, proxies); err != nil {
+		return err
 	}
 	if plan.Images {
 		if err := l.addImages(ctx, img); err != nil {
@@ -61,21 +46,8 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 		}
 	}
 	p := l.packer(img)
-	if scenarios.BalancerKind.Of(plan.Parameters) == scenarios.HAProxy {
-		if err := p.addTools(ctx, "haproxy"); err != nil {
-			return err
-		}
-	}
-	if plan.Loop {
-		if err := p.addNamedTool(ctx, "curl"); err != nil {
-			return err
-		}
-	}
-	scenario, _ := scenarios.Find(plan.Scenario, plan.Offers()) // a benchmark has no scenario, and needs no tools for one
-	if slices.Contains(scenario.Needs(plan.Parameters), scenarios.NodeCommands) || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == subject.KubeProxy }) {
-		if err := p.addProxyTools(ctx); err != nil {
-			return err
-		}
+	if err := l.addPlanTools(ctx, p, proxies); err != nil {
+		return err
 	}
 	if spec.Exec.RecipeOf() != nil {
 		if err := followRecipe(ctx, builder, spec.Exec); err != nil {
@@ -97,6 +69,49 @@ func (l *lab) addPrograms(ctx context.Context, img *vm.Image) error {
 	}
 	l.tools = p.set
 	return p.addLibraries()
+}
+
+// addBuilt builds the targets, and adds and notes their programs.
+func (l *lab) addBuilt(ctx context.Context, img *vm.Image, builder *build.Builder, targets []build.Target, proxies []subject.Spec) error {
+	if err := l.expect(ctx, builder, targets); err != nil {
+		return UsageError{Reason: err}
+	}
+	binaries, err := builder.Build(ctx, targets...)
+	if err != nil {
+		return UsageError{Reason: err}
+	}
+	if thisPlatform().guests() { // else the programs cannot be asked here
+		if err := checkFlags(ctx, proxies, binaries); err != nil {
+			return err
+		}
+	}
+	for _, b := range binaries {
+		l.programs = append(l.programs, programFacts{b.Target.String(), string(cmp.Or(b.Source, build.Built)), b.Sha256, b.Notes})
+		if err := img.AddWithSum(guestPath(b.Target, proxies), b.Path, 0o755, b.Sha256); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addPlanTools adds the tools that the plan and its proxies need.
+func (l *lab) addPlanTools(ctx context.Context, p *packer, proxies []subject.Spec) error {
+	plan := l.plan
+	if scenarios.BalancerKind.Of(plan.Parameters) == scenarios.HAProxy {
+		if err := p.addTools(ctx, "haproxy"); err != nil {
+			return err
+		}
+	}
+	if plan.Loop {
+		if err := p.addNamedTool(ctx, "curl"); err != nil {
+			return err
+		}
+	}
+	scenario, _ := scenarios.Find(plan.Scenario, plan.Offers()) // a benchmark has no scenario, and needs no tools for one
+	if slices.Contains(scenario.Needs(plan.Parameters), scenarios.NodeCommands) || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == subject.KubeProxy }) {
+		return p.addProxyTools(ctx)
+	}
+	return nil
 }
 
 // noteExec notes the program of a subject that a file of the user describes, for host.json.
