@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -187,8 +188,21 @@ func TestMigrationProgramsServices(t *testing.T) {
 	}
 }
 
+// needLoopback sets the loopback device up. A node of a VM may have it down.
+func needLoopback(t *testing.T) {
+	t.Helper()
+	lo, err := netlink.LinkByName("lo")
+	if err == nil && lo.Attrs().Flags&net.FlagUp == 0 {
+		err = netlink.LinkSetUp(lo)
+	}
+	if err != nil {
+		t.Fatal("setting up the loopback device:", err)
+	}
+}
+
 // A proxy is found at the address that it is bound to. Only a port at which nothing listens means that none runs.
 func TestRunningMode(t *testing.T) {
+	needLoopback(t)
 	serve := func(address string, status int, text string) (port string) {
 		t.Helper()
 		l, err := net.Listen("tcp", address)
