@@ -188,8 +188,8 @@ func TestMigrationProgramsServices(t *testing.T) {
 	}
 }
 
-// needLoopback sets the loopback device up. A node of a VM may have it down.
-func needLoopback(t *testing.T) {
+// loopbackUp returns the loopback device, which it sets up first if it is down, as in the VM of suites/proxier.
+func loopbackUp(t *testing.T) netlink.Link {
 	t.Helper()
 	lo, err := netlink.LinkByName("lo")
 	if err == nil && lo.Attrs().Flags&net.FlagUp == 0 {
@@ -198,11 +198,12 @@ func needLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal("setting up the loopback device:", err)
 	}
+	return lo
 }
 
 // A proxy is found at the address that it is bound to. Only a port at which nothing listens means that none runs.
 func TestRunningMode(t *testing.T) {
-	needLoopback(t)
+	loopbackUp(t)
 	serve := func(address string, status int, text string) (port string) {
 		t.Helper()
 		l, err := net.Listen("tcp", address)

@@ -56,13 +56,7 @@ func thinAPI(t *testing.T) string {
 // loopback brings lo up with the pod's address and starts a pod that replies there.
 func loopback(t *testing.T) {
 	t.Helper()
-	lo, err := netlink.LinkByName("lo")
-	if err == nil {
-		err = netlink.LinkSetUp(lo)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	lo := loopbackUp(t)
 	addr, err := netlink.ParseAddr(podAddr + "/32")
 	if err != nil {
 		t.Fatal(err)
