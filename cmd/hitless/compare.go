@@ -67,14 +67,15 @@ reference fails only a budget that --budget gives. A shard that has made its run
 	flags.Aside(f, "out")
 	signFlag(f, &o.Sign)
 	verifyFlag(f, &verify)
-	shardFlag(f, &part)
+	shardFlag(f, &part, "runs")
 	rateFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
 }
 
-func shardFlag(f *pflag.FlagSet, part *string) {
-	f.StringVar(part, "shard", "", "only part `I/N` of the runs, such as 1/3; hitless merge joins the folders")
+// shardFlag adds --shard to a command whose result has the parts that all names.
+func shardFlag(f *pflag.FlagSet, part *string, all string) {
+	f.StringVar(part, "shard", "", "only part `I/N` of the "+all+", such as 1/3; hitless merge joins the folders")
 	flags.Aside(f, "shard")
 }
 

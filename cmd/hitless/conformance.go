@@ -51,12 +51,12 @@ was not run, 130 interrupted.`,
 	f.StringArrayVar(&c.Selection.Focus, "focus", nil, "only specs whose text matches this regular `EXPRESSION`; again for more")
 	f.StringArrayVar(&c.Selection.Skip, "skip", nil, "no specs whose text matches this regular `EXPRESSION`; again for more")
 	seedFlag(f, &c.Options, "seed of all runs; the same seed repeats the same histories")
-	f.StringVar(&part, "shard", "", "only part `I/N` of the selected specs, such as 1/3; hitless merge joins the folders")
+	shardFlag(f, &part, "selected specs")
 	f.StringVar(&c.Out, "out", conformance.DefaultOut, "folder for the results")
 	f.StringVar(&bugs, "museum", "", "add historical bugs to the report: museum.json of hitless museum run --all with the same subject, a `FILE`")
 	signFlag(f, &c.Options.Sign)
 	f.BoolVar(&c.DryRun, "dry-run", false, "list the selected specs, their labels and their runs, and stop")
-	flags.Aside(f, "label-filter", "focus", "skip", "shard", "out", "museum", "dry-run", "address-within")
+	flags.Aside(f, "label-filter", "focus", "skip", "out", "museum", "dry-run", "address-within")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := sites.chooseSite(f, c.Options); err != nil {
 			return err

@@ -76,7 +76,7 @@ Exit codes: 0, pass; 1, a seed fails; 2, wrong usage or environment; 3, the meas
 	f.StringVar(&o.Out, "out", filepath.Join("out", "soak"), "folder for the results, one below it for each seed")
 	flags.Aside(f, "out")
 	signFlag(f, &o.Sign)
-	shardFlag(f, &part)
+	shardFlag(f, &part, "runs")
 	guestKernelFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd
