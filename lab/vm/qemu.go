@@ -8,16 +8,13 @@
 package vm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hitless/hitless/internal/cache"
@@ -297,18 +294,14 @@ func MapRegion(f *os.File) ([]byte, error) {
 	return region, nil
 }
 
-// supervise starts QEMU and waits. The goroutine keeps its thread, because QEMU inherits the thread's CPU affinity
-// and dies with the thread (PR_SET_PDEATHSIG).
+// supervise starts QEMU and waits.
 func (b Boot) supervise(ctx context.Context, path string, args []string, dir string, from *snapshot, files *deviceFile, out *Outcome) error {
 	if b.Deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, b.Deadline, fmt.Errorf("the guest did not end within %s of wall time", b.Deadline))
 		defer cancel()
 	}
-	var stderr bytes.Buffer
-	cmd := exec.Command(path, args...)
-	cmd.Stderr = &stderr
-	cmd.SysProcAttr = qemuAttributes()
+	p := newProcess(path, args)
 	var m *monitor
 	if b.pauses() {
 		ours, theirs, err := newMonitor()
@@ -316,41 +309,13 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 			return err
 		}
 		defer ours.conn.Close() // after QEMU's end: closing would wake QEMU while the guest runs
-		m, cmd.ExtraFiles = ours, []*os.File{theirs}
+		m, p.cmd.ExtraFiles = ours, []*os.File{theirs}
 	} else if b.Standing != nil {
-		cmd.ExtraFiles = []*os.File{b.Standing.Tap}
+		p.cmd.ExtraFiles = []*os.File{b.Standing.Tap}
 	}
-	ended := make(chan error, 1)
 	begin := time.Now()
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread's CPU mask has changed
-		var err error
-		if out.CPU != AnyCPU {
-			err = PinThread(out.CPU)
-		}
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err == nil && out.CPU != AnyCPU {
-			if of := threadsOf(cmd.Process.Pid); m == nil {
-				of.order() // the guest runs at once
-			} else {
-				of.level()
-				m.threads = of
-			}
-		}
-		started <- err
-		if err == nil {
-			ended <- cmd.Wait()
-		}
-	}()
-	err := <-started
-	for _, f := range cmd.ExtraFiles {
-		f.Close() // otherwise our end never sees QEMU close its own; and a tap ends with QEMU
-	}
-	if err != nil {
-		return fmt.Errorf("starting %s: %w", QEMU, err)
+	if err := p.start(out.CPU, m); err != nil {
+		return err
 	}
 	line := func(text string) {
 		if b.Line != nil {
@@ -358,27 +323,9 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 		}
 	}
 	tail := followConsole(filepath.Join(dir, "console.log"), line)
-	resumed := b.resume(m, from, files, out.Region, line)
-	var exit, cause error
-	for over := false; !over; {
-		over = true
-		select {
-		case exit = <-ended:
-			// A failed restore also ends QEMU; its own error would not show that a boot may succeed.
-			if refused := new(snapshotError); resumed != nil && errors.As(<-resumed, &refused) {
-				cause = refused
-			}
-		case failed := <-resumed:
-			if cause, resumed, over = failed, nil, failed != nil; over {
-				endGuest(cmd.Process, ended)
-			}
-		case <-ctx.Done():
-			cause = context.Cause(ctx)
-			endGuest(cmd.Process, ended)
-		}
-	}
+	exit, cause := p.wait(ctx, b.resume(m, from, files, out.Region, line))
 	out.Wall = time.Since(begin)
-	if state := cmd.ProcessState; state != nil { // set by Wait, which precedes `ended`
+	if state := p.cmd.ProcessState; state != nil { // set by Wait, which precedes `ended`
 		out.CPUTime = state.UserTime() + state.SystemTime()
 	}
 	out.Console = tail()
@@ -386,18 +333,7 @@ func (b Boot) supervise(ctx context.Context, path string, args []string, dir str
 	case cause != nil:
 		return cause
 	case exit != nil:
-		return fmt.Errorf("%s ended with %w: %s", QEMU, exit, strings.TrimSpace(stderr.String()))
+		return fmt.Errorf("%s ended with %w: %s", QEMU, exit, strings.TrimSpace(p.stderr.String()))
 	}
 	return nil
-}
-
-// endGuest sends SIGTERM and soon SIGKILL: QEMU can ignore SIGTERM for minutes while its CPU thread is busy.
-func endGuest(p *os.Process, ended <-chan error) {
-	_ = p.Signal(syscall.SIGTERM)
-	select {
-	case <-ended:
-	case <-time.After(time.Second):
-		_ = p.Kill()
-		<-ended
-	}
 }
