@@ -118,10 +118,10 @@ func (w *World) flapPod(ctx context.Context, pod string) error {
 	return w.await(ctx, "ready", pod, readinessWithin)
 }
 
-// readiness waits until the pod is ready or unready.
+// readiness waits until the pod is ready or unready. It checks often, because flaps are short.
 func (w *World) readiness(ctx context.Context, pod *corev1.Pod, want bool, most time.Duration) error {
 	what := fmt.Sprintf("the pod %s to have ready=%t", pod.Name, want)
-	return w.Until(ctx, what, most, func(ctx context.Context) (bool, string, error) {
+	return w.until(ctx, what, 20*time.Millisecond, most, func(ctx context.Context) (bool, string, error) {
 		var now corev1.Pod
 		if err := w.Cluster.Get(ctx, pod.Name, w.namespace(), &now); err != nil {
 			return false, "", err

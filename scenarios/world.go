@@ -204,9 +204,17 @@ func (w *World) proxyExited() error {
 	return nil
 }
 
+// condition reports whether what a run waits for holds, and the state that it saw.
+type condition = func(ctx context.Context) (holds bool, seen string, err error)
+
 // Until waits until the condition holds, at most for the given time. It checks every 200 ms of the run's time, and later
 // at intervals of a sixteenth of the time waited. The error names the condition and the last state, or the proxy that has ended.
-func (w *World) Until(ctx context.Context, what string, most time.Duration, holds func(ctx context.Context) (bool, string, error)) error {
+func (w *World) Until(ctx context.Context, what string, most time.Duration, holds condition) error {
+	return w.until(ctx, what, 200*time.Millisecond, most, holds)
+}
+
+// until is Until with the time between the first checks.
+func (w *World) until(ctx context.Context, what string, every, most time.Duration, holds condition) error {
 	begin := w.Clock.Now()
 	for {
 		ok, seen, err := holds(ctx)
@@ -226,7 +234,7 @@ func (w *World) Until(ctx context.Context, what string, most time.Duration, hold
 			}
 			return fmt.Errorf("waited %s for %s; last seen: %s", most, what, seen)
 		}
-		if err := w.Clock.Sleep(ctx, max(200*time.Millisecond, waited/16)); err != nil {
+		if err := w.Clock.Sleep(ctx, max(every, waited/16)); err != nil {
 			return fmt.Errorf("waiting for %s: %w", what, err)
 		}
 	}

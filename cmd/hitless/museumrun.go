@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/shard"
@@ -65,9 +66,9 @@ is seen, else 3 when any run cannot tell. A shard to which no bug applies has 0.
 	seedFlag(f, &c.o, "seed of the run; the same seed repeats the same history")
 	f.StringVar(&c.o.Out, "out", "", "folder for the results (default out/museum-ID, with several bugs out/museum)")
 	f.BoolVar(&c.all, "all", false, "search for all bugs of the museum")
-	f.StringVar(&c.shard, "shard", "", "only part `I/N` of --all, such as 1/3; hitless merge joins the folders")
+	shardFlag(f, &c.shard, "bugs of --all")
 	f.BoolVar(&c.asJSON, "json", false, "write the result as JSON")
-	flags.Aside(f, "out", "shard", "json")
+	flags.Aside(f, "out", "json")
 	signFlag(f, &c.o.Sign)
 	rateFlag(f, &c.o)
 	guestKernelFlag(f, &c.o)
@@ -108,7 +109,7 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry, part shard.
 	}
 	for _, e := range entries { // a wrong setting is refused before the first run
 		one := c.o
-		leaveToTimeline(cmd, &one, e)
+		leaveToEntry(cmd, &one, e)
 		if err := one.UseEntry(e); err != nil {
 			return err
 		}
@@ -157,7 +158,7 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 		if several {
 			one.Out = filepath.Join(c.o.Out, e.ID)
 		}
-		leaveToTimeline(cmd, &one, e)
+		leaveToEntry(cmd, &one, e)
 		b, err := run.Museum(cmd.Context(), one, e)
 		if err != nil && (cmd.Context().Err() != nil || !c.all || run.IsUsage(err) || run.Count(found, museum.DoesNotApply) == len(found)) {
 			return found, err // a first run that fails shows that the environment is wrong
@@ -191,26 +192,19 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 	return found, nil
 }
 
-// leaveToTimeline removes the defaults of flags that an entry's timeline has a value for.
-func leaveToTimeline(cmd *cobra.Command, o *run.Options, e museum.Entry) {
-	if e.Timeline == nil {
-		return
-	}
-	if !cmd.Flags().Changed("rate") {
+// leaveToEntry removes the defaults of flags that an entry has a value for.
+func leaveToEntry(cmd *cobra.Command, o *run.Options, e museum.Entry) {
+	if e.Timeline != nil && !cmd.Flags().Changed("rate") {
 		o.Rate = 0
 	}
-	if !cmd.Flags().Changed("nodes") {
+	if e.NodesNeeded() > 0 && !cmd.Flags().Changed("nodes") {
 		o.Nodes = 0
 	}
 }
 
 // printAnswer prints the answer of one of many bugs.
 func printAnswer(out io.Writer, b run.BugResult) {
-	reason := "its result has no reason"
-	if len(b.Reasons) > 0 {
-		reason = b.Reasons[0]
-	}
-	fmt.Fprintf(out, "%-16s %-14s %s\n", b.ID, b.Answer, reason)
+	fmt.Fprintf(out, "%-16s %-14s %s\n", b.ID, b.Answer, analysis.FirstOf(b.Reasons...))
 }
 
 // printBug prints the answer of one bug with its reasons.
@@ -281,7 +275,7 @@ Exit codes: 0 found, 1 the bug is not seen in the version that the museum names,
 			if err := fill(&o, cmd, "", set); err != nil {
 				return err
 			}
-			leaveToTimeline(cmd, &o, e)
+			leaveToEntry(cmd, &o, e)
 			a, err := run.Bisect(cmd.Context(), o, e, versions, func(b run.BugResult) {
 				if !asJSON {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n", b.Subject, b.Answer)

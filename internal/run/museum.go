@@ -145,10 +145,13 @@ func (o *Options) UseEntry(e museum.Entry) error {
 		}
 		set[key] = o.Set[key]
 	}
-	if e.Timeline != nil {
-		if o.Nodes != 0 && o.Nodes != e.Timeline.Nodes {
-			return usagef("--nodes %d: %s needs %d", o.Nodes, e.ID, e.Timeline.Nodes)
+	if need := e.NodesNeeded(); need > 0 {
+		if o.Nodes != 0 && o.Nodes != need {
+			return usagef("--nodes %d: %s needs %d", o.Nodes, e.ID, need)
 		}
+		o.Nodes = need
+	}
+	if e.Timeline != nil {
 		o.Timeline, o.entry = &Timeline{e.Timeline, e.ID + ".timeline"}, e.ID
 	} else {
 		maps.Copy(set, e.Set)

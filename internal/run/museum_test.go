@@ -77,6 +77,22 @@ func TestABugOfAnotherModeDoesNotApply(t *testing.T) {
 	}
 }
 
+// An entry has the number of nodes of its runs, which a call cannot change.
+func TestNodesOfAnEntry(t *testing.T) {
+	for id, need := range map[string]int{"k8s-117205": 1, "k8s-103857": 2} {
+		e, err := museum.Find(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for given, want := range map[int]bool{0: true, need: true, 5: false} {
+			o := Options{LabOptions: site.LabOptions{Nodes: given}}
+			if err := o.UseEntry(e); (err == nil) != want || want && o.Timeline == nil && o.Nodes != need {
+				t.Errorf("%s with --nodes %d: %d nodes, %v", id, given, o.Nodes, err)
+			}
+		}
+	}
+}
+
 // A timeline of the museum is no file of the user, so that the museum repeats it.
 func TestRepeatOfATimelineOfTheMuseum(t *testing.T) {
 	e, err := museum.Find("k8s-134147")

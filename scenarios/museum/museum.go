@@ -42,6 +42,7 @@ type Entry struct {
 	Free     []string           // parameters that a call may set, because the signature reads them from the record; see Needs
 	Timeline *timeline.Timeline // steps of the scenario timeline; nil for every other scenario
 	Rate     float64            // attempts per second that show a loss as short as the bug's; 0 for any
+	Nodes    int                // nodes of the run; 0 for any, and the committed runs have three. A timeline has its own
 	// Timelines reports whether the signature itself checks all steps that the bug needs. It can then judge the record of a timeline.
 	Timelines bool
 	// Signature searches a valid run of the scenario for the bug.
@@ -85,11 +86,21 @@ func (e Entry) Unfixed() bool { return strings.HasPrefix(e.Fixed, notFixed) }
 // notFixed begins Fixed of a bug without a fixed version.
 const notFixed = "not fixed"
 
+// NodesNeeded is the number of nodes of the runs of an entry; 0 for any.
+func (e Entry) NodesNeeded() int {
+	if e.Timeline != nil {
+		return e.Timeline.Nodes
+	}
+	return e.Nodes
+}
+
 // TriggerSha256 identifies what the runs of the entry do to a proxy. An answer with another one is not about the entry as it is now.
 func (e Entry) TriggerSha256() string {
 	parts := append([]string{e.Scenario, fmt.Sprint(e.Rate)}, settings(e.Set)...)
 	if e.Timeline != nil {
 		parts = append(parts, e.Timeline.String())
+	} else if e.Nodes > 0 {
+		parts = append(parts, fmt.Sprint(e.Nodes, " nodes"))
 	}
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return hex.EncodeToString(sum[:])
@@ -221,8 +232,8 @@ func (e Entry) otherSetting(r *Record) *Finding {
 			return cannot("the run has %s=%s; %s needs %s=%s", key, got, e.ID, key, fixed[key])
 		}
 	}
-	if n := r.Report.Run.Nodes; e.Timeline != nil && n > 0 && n != e.Timeline.Nodes {
-		return cannot("the run has %d nodes; %s needs %d", n, e.ID, e.Timeline.Nodes)
+	if n, need := r.Report.Run.Nodes, e.NodesNeeded(); need > 0 && n > 0 && n != need {
+		return cannot("the run has %d nodes; %s needs %d", n, e.ID, need)
 	}
 	return nil
 }

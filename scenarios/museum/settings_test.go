@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A run with another value of a parameter that is not free, or with other nodes than the timeline's, tells nothing.
+// A run with another value of a parameter that is not free, or with other nodes than the entry's or its timeline's, tells nothing.
 func TestOtherSettingsTellNothing(t *testing.T) {
 	for _, c := range []struct{ id, key, value string }{
 		{"k8s-116470", "leave", "0s"}, {"k8s-50977", "checkFall", "100"}, {"k8s-50977", "checkInterval", "1m"}, {"k8s-105657", "shutdownDelay", "1m"},
@@ -19,11 +19,15 @@ func TestOtherSettingsTellNothing(t *testing.T) {
 			t.Errorf("%s with %s=%s: %s: %s", c.id, c.key, c.value, f.Answer, text)
 		}
 	}
-	for n, want := range map[int]bool{2: false, 3: true} {
-		e, s := simulated(t, "k8s-103857")
-		s.nodes = make([]string, n)
-		if text := strings.Join(e.Judge(s.record(t)).Reasons, "\n"); strings.Contains(text, "the run has 3 nodes") != want {
-			t.Errorf("%s with %d nodes: %s", e.ID, n, text)
+	for _, c := range []struct {
+		id     string
+		nodes  int
+		refuse bool
+	}{{"k8s-103857", 2, false}, {"k8s-103857", 3, true}, {"k8s-117205", 1, false}, {"k8s-117205", 3, true}} {
+		e, s := simulated(t, c.id)
+		s.nodes = make([]string, c.nodes)
+		if text := strings.Join(e.Judge(s.record(t)).Reasons, "\n"); strings.Contains(text, "the run has 3 nodes") != c.refuse {
+			t.Errorf("%s with %d nodes: %s", e.ID, c.nodes, text)
 		}
 	}
 }

@@ -54,7 +54,11 @@ func (e Entry) trigger() string {
 	if e.Timeline != nil {
 		return "the timeline below"
 	}
-	return strings.Join(append([]string{"hitless run " + e.Scenario}, settings(e.Set)...), " ")
+	words := []string{"hitless run " + e.Scenario}
+	if e.Nodes > 0 {
+		words = append(words, fmt.Sprintf("--nodes %d", e.Nodes))
+	}
+	return strings.Join(append(words, settings(e.Set)...), " ")
 }
 
 // settings are parameters as arguments, in order of their keys.

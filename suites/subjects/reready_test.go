@@ -44,11 +44,11 @@ func withoutMinSyncPeriod(ctx context.Context, dir string) string {
 	return "exec:" + file
 }
 
-// startReready starts a run in which two pods become unready and ready again, 50 times in all. Each pod has four open connections
+// startReready starts a run in which two pods become unready and ready again, 100 times in all. Each pod has four open connections
 // with 250 requests per second each, so that about six requests meet a window of 60 µs.
 func startReready(ctx context.Context, dir, name, subject string) {
 	runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "flap", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: subject}, Seed: 1, Rate: 2,
-		Set: map[string]string{"antiAffinity": "off", "flaps": "25", "unready": "100ms", "openConnections": "8", "askEvery": "4ms",
+		Set: map[string]string{"antiAffinity": "off", "flaps": "50", "unready": "150ms", "openConnections": "8", "askEvery": "4.013ms",
 			"stayOpen": "1s", "watch": "0s", "baseline": "10s", "settle": "10s"}})
 }
 
