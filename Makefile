@@ -154,7 +154,7 @@ nightly-soak: packages build ## soak the bundled proxier for a day on two seeds 
 guest-tools: ## pin the packages of the guest's tools that Debian 12 has now, in lab/tools/packages.txt; histories may change (3 minutes)
 	$(GO) run ./hack/guesttools
 
-docs: ## write the tables and pictures of README.md and docs from docs/results, and the kinds of events in the schema (a minute)
+docs: ## write the pictures of README.md, and the tables and pictures of docs, from docs/results, and the kinds of events in the schema (a minute)
 	$(GO) run ./hack/docs
 
 lint: ## gofmt, vet, staticcheck

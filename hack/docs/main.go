@@ -1,4 +1,4 @@
-// Command docs writes the tables and pictures of README.md and docs/ from the committed results in docs/results and from the code, and
+// Command docs writes the pictures of README.md and the tables and pictures of docs/ from the committed results in docs/results and from the code, and
 // the kinds of events in analysis/schema.json. It is run from the top of the tree, by `make docs`. Its tests fail when a file is out of
 // date. `docs rolling-update DIR PROXY` first takes the results of hack/upstream-rolling-update.sh from a folder.
 package main

@@ -39,7 +39,6 @@ var origins = []struct{ page, patterns string }{
 
 // cited are the pages whose text relies on results, with patterns of their files. They name the programs in a sentence.
 var cited = []struct{ page, patterns string }{
-	{"README.md", "*.json */*.json conformance/*/*.yaml upstream-e2e/*.tsv"},
 	{"docs/conformance.md", "conformance/*/*.yaml kills/mutants.json"},
 	{"docs/measuring.md", "suites/*.json verified/*.json"},
 	{"docs/museum.md", "museum/*.json museum-subjects/*.json"},
@@ -83,9 +82,9 @@ func programsText(rows []results.Row) string {
 	}
 	most := slices.MaxFunc(programs, func(a, b string) int { return cmp.Compare(of(a), of(b)) })
 	if of(most) == len(rows) {
-		return fmt.Sprintf("The program `%.12s…` made all %s rows of these results.\n", most, units.Thousands(len(rows)))
+		return fmt.Sprintf("The program `%.12s…` made all %s rows on the result pages linked here.\n", most, units.Thousands(len(rows)))
 	}
-	return fmt.Sprintf("The program `%.12s…` made %s of the %s rows of these results. The rest is of other programs, or does not tell.\n", most, units.Thousands(of(most)), units.Thousands(len(rows)))
+	return fmt.Sprintf("Of the %s rows on the result pages linked here, the program `%.12s…` made %s. Other programs made the others, or their files do not say.\n", units.Thousands(len(rows)), most, units.Thousands(of(most)))
 }
 
 // committedRows are those of the committed files of some patterns; none where `make` has not written any yet.

@@ -12,7 +12,7 @@ import (
 	"github.com/hitless/hitless/internal/results"
 )
 
-// program is a SHA-256 as pages name programs: whole, its begin with an ellipsis, or its begin after the word.
+// program is a SHA-256 as pages name programs: whole, its start with an ellipsis, or its start after the word.
 var program = regexp.MustCompile(`\b([0-9a-f]{64})\b|\b([0-9a-f]{8,63})…|\bprograms?\s+\x60([0-9a-f]{8,63})\x60`)
 
 // unknownPrograms are the programs that a text names and rows do not have.
@@ -80,9 +80,9 @@ func TestPagesNameTheProgramOfTheirResults(t *testing.T) {
 		return results.Row{Origin: results.Origin{Program: strings.Repeat(letter, 64)}}
 	}
 	for want, rows := range map[string][]results.Row{
-		"The program `aaaaaaaaaaaa…` made all 2 rows":      {row("a"), row("a")},
-		"The program `bbbbbbbbbbbb…` made 2 of the 3 rows": {row("a"), row("b"), row("b")},
-		"No committed result":                              {{}},
+		"The program `aaaaaaaaaaaa…` made all 2 rows":                                        {row("a"), row("a")},
+		"Of the 3 rows on the result pages linked here, the program `bbbbbbbbbbbb…` made 2.": {row("a"), row("b"), row("b")},
+		"No committed result": {{}},
 	} {
 		if got := programsText(rows); !strings.HasPrefix(got, want) {
 			t.Errorf("%q, want %q", got, want)
