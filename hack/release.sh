@@ -29,6 +29,7 @@ for shell in bash zsh fish powershell; do
   "$own" completion "$shell" >"$work/share/completions/hitless.$shell"
 done
 hack/gotest.sh -count=1 ./cmd/hitless -run 'TestManualPages$' -args -man="$work/share/man/man1" >/dev/null
-cp LICENSE README.md "$work/share/"
+# The pages that help and errors name, without the data of results.
+cp --parents LICENSE README.md CONTRIBUTING.md docs/*.md docs/results/*.md docs/images/*.svg "$work/share/"
 go run -C deploy/image . -release "$version" -in "$work" -out "$out"
 rm -rf "$work"
