@@ -75,7 +75,7 @@ func museumTable(top string) (string, error) {
 			}
 		}
 	}
-	fmt.Fprintf(&text, "\n%s with a fixed version and %s without one were run. On the first seed verdict and loss, without the signature, tell the subjects of %d of them apart. "+
+	fmt.Fprintf(&text, "\n%s with a fixed version and %s without one were run. On seed 1 verdict and loss, without the signature, tell the subjects of %d of them apart. "+
 		"The verdict is fail with the bug; without it, it is pass or the loss is less than half.\n", units.Plural(pairs[0], "bug"), units.Thousands(pairs[1]), caught)
 	if len(stale) > 0 {
 		fmt.Fprintf(&text, "\nNo row, because the trigger was changed after the runs: %s.\n", strings.Join(stale, ", "))
