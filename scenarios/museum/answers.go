@@ -1,6 +1,7 @@
 package museum
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,13 +44,24 @@ func (a answering) search(r *Record) Finding {
 	case a.silent != "" && r.answered(a.silent, "", from, end):
 		return cannotTell("lane %s was answered too, so that the occasion had no effect", a.silent)
 	}
-	for _, entry := range r.Answers {
-		if entry.Protocol == a.protocol && entry.Last >= first.end+a.least && entry.First <= end {
-			return Finding{Seen, []string{fmt.Sprintf("%s still answered lane %s at %.1f s, %.1f s after %q", entry.Pod, a.protocol,
-				min(entry.Last, end).Seconds(), (min(entry.Last, end) - first.end).Seconds(), first.name)}}
+	if last, by := r.answersGoOn(a.protocol, from, end); last >= first.end+a.least {
+		return Finding{Seen, []string{fmt.Sprintf("%s still answered lane %s at %.1f s, %.1f s after %q", by, a.protocol, last.Seconds(), (last - first.end).Seconds(), first.name)}}
+	}
+	return Finding{NotSeen, []string{fmt.Sprintf("lane %s was not answered from %q on for %s", a.protocol, first.name, a.least)}}
+}
+
+// answersGoOn returns the last of the answers of a lane that come without a pause of more than silence from one time on and until another, and the
+// pod that gave it. It is the first time if none comes then.
+func (r *Record) answersGoOn(protocol string, from, to time.Duration) (last time.Duration, by string) {
+	last = from
+	all := slices.DeleteFunc(slices.Clone(r.Answers), func(a Answers) bool { return a.Protocol != protocol })
+	slices.SortStableFunc(all, func(a, b Answers) int { return cmp.Compare(a.First, b.First) })
+	for _, a := range all {
+		if a.First <= last+silence && a.Last > last && last < to {
+			last, by = min(a.Last, to), a.Pod
 		}
 	}
-	return Finding{NotSeen, []string{fmt.Sprintf("lane %s had no answer %s after %q", a.protocol, a.least, first.name)}}
+	return last, by
 }
 
 // asksUnserved reports whether a lane connected to a port without a Service.
@@ -57,7 +69,8 @@ func (r *Record) asksUnserved() bool {
 	return slices.ContainsFunc(r.Report.Controls, func(l analysis.LaneReport) bool { return l.Role == record.RoleUnserved && l.Attempts > 0 })
 }
 
-// unservedAnswers searches for answers at a port that no Service has, before any change of endpoints.
+// unservedAnswers searches for answers at a port that no Service has, before any change of endpoints. It is the port of the load balancer's health
+// checks, so that a node that passes them has a program that listens.
 func unservedAnswers(r *Record) Finding {
 	ends := atExits(r)
 	switch {
@@ -70,6 +83,9 @@ func unservedAnswers(r *Record) Finding {
 		if a.Protocol == record.RoleUnserved && a.First < ends[0].begin {
 			return Finding{Seen, []string{fmt.Sprintf("%d connections to a port without a Service were accepted from %.1f s to %.1f s", a.Count, a.First.Seconds(), a.Last.Seconds())}}
 		}
+	}
+	if !slices.ContainsFunc(r.balanced(), func(node string) bool { return r.member(node, ends[0].begin) }) {
+		return cannotTell("no node passed the health checks of the load balancer: perhaps no program listens at their port")
 	}
 	return Finding{NotSeen, []string{"no connection to a port without a Service was accepted"}}
 }

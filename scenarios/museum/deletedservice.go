@@ -17,7 +17,8 @@ func deletedServices() []Entry {
 			Fixed:    "v1.12.5, v1.13.2 (#71895); #80942, which fixed k8s-80403, removed that on purpose: a deleted Service needs no graceful end", Modes: []string{ipvs},
 			Look: "Lane tcp-long loses attempts from the deletion on. With the fix open connections are served until their clients close them. The versions with it have k8s-80403 instead.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.12.4/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
-			Signature: pattern{occasions: deleted, name: "deletions of the Service", protocol: record.ProtocolLong,
+			// An open connection gets no reply. The connections that replace it find no Service.
+			Signature: pattern{occasions: deleted, name: "deletions of the Service", protocol: record.ProtocolLong, includes: record.ReplyTimeout,
 				least: 20 * time.Second}.search,
 		}),
 		{

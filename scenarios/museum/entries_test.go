@@ -299,6 +299,63 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
+// Answers that end with the occasion, and come again ten seconds later, are none of a bug whose answers never end.
+func TestAnswersThatBeginLate(t *testing.T) {
+	judged := 0
+	for _, c := range specimens(t) {
+		at := map[string]int{"k8s-80403": 20_200, "k8s-122614": begin + 5200, "k8s-141371": begin + 5200, "k8s-130542": begin + 5200}[c.id]
+		if at == 0 {
+			continue
+		}
+		judged++
+		f := c.judge(t, func(s *fakeRun) {
+			c.bug(s, 0)
+			if flow := s.flow; flow != nil {
+				s.flow = func(now time.Duration) string {
+					if now >= ms(at) && now < ms(at+10_000) {
+						return ""
+					}
+					return flow(now)
+				}
+			} else {
+				lose(s, at, at+10_000, record.ConnectTimeout, "node-1", "node-2")
+			}
+		})
+		if f.Answer != NotSeen {
+			t.Errorf("%s: %s: %q", c.id, f.Answer, f.Reasons)
+		}
+	}
+	if judged != 4 {
+		t.Errorf("%d bugs were judged", judged)
+	}
+}
+
+// A loss at the right time and of another class is another bug's.
+func TestLossesOfAnotherClass(t *testing.T) {
+	judged := 0
+	for _, c := range specimens(t) {
+		other := map[string]record.Class{"k8s-75360": record.Refused, "k8s-73154": record.ConnectTimeout, "k8s-121909": record.ConnectTimeout, "k8s-132456": record.Rejected,
+			"k8s-65387": record.Rejected, "k8s-71894": record.Reset, "k8s-57841": record.Reset, "k8s-117205": record.ReplyTimeout}[c.id]
+		if other == 0 {
+			continue
+		}
+		judged++
+		f := c.judge(t, func(s *fakeRun) {
+			c.bug(s, 0)
+			for i := range s.losses {
+				s.losses[i].class = other
+			}
+			s.longClass = other
+		})
+		if f.Answer != NotSeen {
+			t.Errorf("%s, %s: %s: %q", c.id, other, f.Answer, f.Reasons)
+		}
+	}
+	if judged != 8 {
+		t.Errorf("%d bugs were judged", judged)
+	}
+}
+
 // An exit may be recorded up to 100 ms after its effect. A loss that begins earlier is none of it.
 func TestALossBeforeTheRecordOfItsExit(t *testing.T) {
 	judged := 0
@@ -397,6 +454,19 @@ func TestAPortOfNoProgramTellsNothing(t *testing.T) {
 		if f.Answer != CannotTell {
 			t.Errorf("%s: %q", f.Answer, f.Reasons)
 		}
+	}
+}
+
+// Where no node passes the health checks, which ask the port of k8s-72236, no refusal shows that the address is not the node's.
+func TestAPortThatNoHealthCheckReaches(t *testing.T) {
+	e, s := simulated(t, "k8s-72236")
+	exits(10_500)(s)
+	s.unserved = ms(10 * whole)
+	s.balance(ms(5000), "web", webAddress, "node-1")
+	s.balance(ms(9000), "web", webAddress, "node-2")
+	s.balance(s.end-2*time.Second, "web", webAddress, "node-1")
+	if f := e.Judge(s.record(t)); f.Answer != CannotTell {
+		t.Errorf("%s: %q", f.Answer, f.Reasons)
 	}
 }
 

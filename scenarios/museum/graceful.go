@@ -24,19 +24,19 @@ func graceful() []Entry {
 				least: 120 * time.Millisecond}.search,
 		},
 		{
-			ID: "k8s-75360", Title: "a starting proxy removes all rules and writes them a second later",
+			ID: "k8s-75360", Title: "a starting proxy removes all rules and writes them again",
 			Issue: upstream + "/issues/75360", Fix: upstream + "/pull/76109", Affected: "kube-proxy up to v1.14.0 in mode iptables", Fixed: "v1.14.1 (#76109)",
-			Modes: []string{iptables}, Look: "Each node loses connections for about a second when its proxy starts. No node should lose any.",
+			Modes: []string{iptables}, Look: "Connections over a node time out for some 0.3 s when its proxy starts. No node should lose any.",
 			Bad: Specimen{Subject: "kube-proxy@v1.14.0/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.14.10/iptables"},
 			Scenario: "restart", Set: restart, Rate: shortLossRate,
 			Signature: pattern{occasions: restarted, name: "restarts of a proxy", protocol: record.ProtocolNew, onNode: true,
-				least: 200 * time.Millisecond}.search,
+				classes: []record.Class{record.ConnectTimeout}, least: 200 * time.Millisecond}.search,
 		},
 		withTimeline(Entry{
 			ID: "k8s-71834", Title: "with sessionAffinity: ClientIP a client's new connections go to its pod that has ended",
 			Issue: upstream + "/pull/71834", Fix: upstream + "/pull/71834",
 			Affected: "kube-proxy v1.11.5, v1.11.6, v1.12.2 to v1.12.4, v1.13.0 and v1.13.1 in mode ipvs", Fixed: "v1.11.7, v1.12.5, v1.13.2 (#71834)", Modes: []string{ipvs},
-			Look: "New connections of one client time out from the end of its pod on, although another pod is ready.",
+			Look: "New connections of one client fail from the end of its pod on, although another pod is ready.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.12.4/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.12.10/ipvs"},
 			Signature: pattern{occasions: atExits, name: "ends of pods", protocol: record.ProtocolNew, least: 50 * time.Second}.search,
 		}),
@@ -67,10 +67,11 @@ func graceful() []Entry {
 			Affected: "kube-proxy since graceful termination (v1.11.5, v1.12.2, v1.13.0) in mode ipvs; seen in v1.37.1 with --ipvs-min-sync-period=0s", Fixed: notFixed, Modes: []string{ipvs},
 			Look: "Lane tcp-long gets resets when the pod becomes ready again. No other lane loses anything.",
 			Bad:  Specimen{Subject: "kube-proxy@v1.37.1/ipvs?ipvs-min-sync-period=0s"}, Good: Specimen{Subject: "bundled"},
-			// A request must meet a window of some 60 µs at one of the flaps. askEvery divides no other time, so that each flap has its own chance.
+			// A request is reset if it arrives between the deletion of the pod and its addition. askEvery divides no other time, so that the requests
+			// meet each flap at another moment.
 			Scenario: "flap", Set: map[string]string{"trafficPolicy": "Cluster", "replicas": "2", "antiAffinity": "off", "flaps": "50", "unready": "150ms",
 				"askEvery": "4.013ms", "openConnections": "8", "stayOpen": "1s", "watch": "0s"},
-			Nodes: 1, // of more nodes all write their rules at each flap, which takes the time of more flaps
+			Nodes: 1, // a flap lasts until the rules of every node are written
 			Signature: pattern{occasions: atSteps("flap "), name: "flaps", protocol: record.ProtocolLong, classes: []record.Class{record.Reset, record.Refused},
 				fewest: 2, served: record.ProtocolNew}.search, // nearly any moment of the run is at a flap, so one loss tells nothing
 		},

@@ -19,6 +19,7 @@ type pattern struct {
 	within    time.Duration          // the loss begins at most this long after the end of the occasion; effectWithin if 0
 	classes   []record.Class         // of nine tenths of the failed attempts or more; every class if empty
 	least     time.Duration          // shortest loss
+	includes  record.Class           // of at least one failed attempt; 0 for none
 	fewest    int                    // failed attempts of all these losses together, at least
 	most      time.Duration          // longest loss; 0 for no limit
 	toEnd     bool                   // the loss lasts to the end of the run
@@ -151,7 +152,7 @@ func (p pattern) matches(r *Record, l lossOnPath) bool {
 	case length < p.least || p.most > 0 && length > p.most:
 	case p.toEnd && l.to < r.end()-endWithin:
 	case p.until != nil && !slices.ContainsFunc(p.until(r), func(s step) bool { return l.to >= s.begin-endWithin && l.to <= s.end+effectWithin }):
-	case !p.ofClasses(l):
+	case !p.ofClasses(l) || p.includes != 0 && l.classes[p.includes.String()] == 0:
 	default:
 		return true
 	}

@@ -17,7 +17,9 @@ func policies() []Entry {
 	patched := atSteps("object patch Service/default/web")
 	const oldSlice = "object apply EndpointSlice/default/web-1"
 	const policyChanges = "changes of externalTrafficPolicy"
-	lostFromThere := pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew, least: 45 * time.Second, toEnd: true}.search
+	lostFromThere := func(classes ...record.Class) func(*Record) Finding {
+		return pattern{occasions: patched, name: policyChanges, protocol: record.ProtocolNew, classes: classes, least: 45 * time.Second, toEnd: true}.search
+	}
 	const look = "Connections time out between the two steps, on paths over every node, although each node has a ready pod."
 	return []Entry{
 		{
@@ -49,7 +51,7 @@ func policies() []Entry {
 			Modes: []string{iptables},
 			Look:  "After the change of externalTrafficPolicy, the node's own connections are lost, although a pod on another node is ready.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.14.10/iptables"}, Good: Specimen{Subject: "kube-proxy@v1.15.12/iptables"},
-			Signature: lostFromThere,
+			Signature: lostFromThere(record.ConnectTimeout),
 		}),
 		withTimeline(Entry{
 			ID: "k8s-121909", Title: "an external IP of a Service with externalTrafficPolicy: Local is refused, although the node has a pod",
@@ -57,7 +59,7 @@ func policies() []Entry {
 			Modes: []string{ipvs},
 			Look:  "After the change of externalTrafficPolicy, connections to the external IP are refused, although the node has a ready pod.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.29.0/ipvs"}, Good: Specimen{Subject: "kube-proxy@v1.29.15/ipvs"},
-			Signature: lostFromThere,
+			Signature: lostFromThere(refusing...),
 		}),
 		withTimeline(Entry{
 			ID: "k8s-132456", Title: "in mode nftables a node is not served at the load balancer's address when it has no pod",
@@ -65,7 +67,7 @@ func policies() []Entry {
 			Modes: []string{nftables},
 			Look:  "After the change of externalTrafficPolicy, the node's own connections time out, although a pod on another node is ready.",
 			Bad:   Specimen{Subject: "kube-proxy@v1.32.11/nftables"}, Good: Specimen{Subject: "kube-proxy@v1.33.6/nftables"},
-			Signature: lostFromThere,
+			Signature: lostFromThere(record.ConnectTimeout),
 		}),
 		withTimeline(Entry{
 			ID: "k8s-106497", Title: "internalTrafficPolicy: Local also stops traffic from outside the cluster on nodes without a pod",
