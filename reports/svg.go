@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hitless/hitless/analysis"
-	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports/chart"
 )
 
@@ -24,115 +21,6 @@ const (
 	ThemeDark  Theme = "dark"
 	ThemeAuto  Theme = "auto"
 )
-
-// Picture is what WriteSVG draws: the time window of a scenario, events, and a bar for each path with its outages. Times are
-// seconds since the start of the run.
-type Picture struct {
-	Title    string
-	From, To float64
-	Zero     float64 // the time that the axis calls 0
-	Events   []PictureEvent
-	Paths    []PicturePath
-	Dropped  []int // attempts dropped in each second of the run, over all measured lanes
-	Summary  []string
-}
-
-// PictureEvent is a labelled mark on the time axis.
-type PictureEvent struct {
-	At   float64
-	Text string
-}
-
-// PicturePath is a lane over one node.
-type PicturePath struct {
-	Name    string
-	Outages []PictureOutage
-}
-
-// PictureOutage is an interval in which attempts failed.
-type PictureOutage struct {
-	From, To float64
-	Delayed  bool // no attempt was dropped
-}
-
-// PictureOf returns the picture of a run's scenario phase, with two seconds before it and two after the last outage in it.
-func PictureOf(r *analysis.Report) Picture {
-	p := Picture{Title: fmt.Sprintf("%s, %s, seed %d", r.SubjectText(), r.Run.Scenario, r.Run.Seed), To: r.Run.Duration}
-	for _, e := range r.Events {
-		switch {
-		case e.Kind != record.KindPhase:
-		case e.Object == "scenario":
-			p.From, p.Zero = max(0, e.At-2), e.At
-		case e.Object == "settle":
-			p.To = e.At
-		}
-	}
-	p.Dropped = make([]int, int(r.Run.Duration)+1)
-	for _, l := range r.Lanes {
-		for i, n := range l.DroppedPerSecond {
-			if i < len(p.Dropped) {
-				p.Dropped[i] += n
-			}
-		}
-		p.addPaths(l, len(r.Lanes) > 1)
-	}
-	p.Events = pictureEvents(r, p.From, p.To)
-	p.Summary = strings.Split(strings.TrimSpace(lossText(r)), "\n")
-	return p
-}
-
-func (p *Picture) addPaths(l analysis.LaneReport, named bool) {
-	for _, path := range l.Paths {
-		row := PicturePath{Name: analysis.NodeText(path.Node)}
-		switch {
-		case named && path.Node == "" && len(l.Paths) == 1:
-			row.Name = l.Name
-		case named:
-			row.Name = l.Name + " " + row.Name
-		}
-		for _, o := range l.Outages {
-			if o.Node == path.Node {
-				row.Outages = append(row.Outages, PictureOutage{From: o.From, To: o.To + 1/max(l.Rate, 1), Delayed: o.Failed() == o.Classes[record.Delayed.String()]})
-			}
-		}
-		p.Paths = append(p.Paths, row)
-	}
-}
-
-// report.json has events as text; these find the state of a pod and the nodes of a membership in it.
-var (
-	podState = regexp.MustCompile(`^pod \S+ (?:is )?(ready|terminating|exited)\b`)
-	nodesOf  = regexp.MustCompile(`\b(?:goes|sends \S+) to (.+?)(?: \(of .*\))?$`)
-)
-
-// pictureEvents returns the steps of the scenario, states of pods, what proxies did, and membership changes.
-func pictureEvents(r *analysis.Report, from, to float64) []PictureEvent {
-	var marks []PictureEvent
-	for _, e := range r.Events {
-		text := ""
-		switch e.Kind {
-		case record.KindStep:
-			if e.Text == e.Object || strings.HasSuffix(e.Text, " begins") {
-				text = e.Object
-			}
-		case record.KindPod:
-			if m := podState.FindStringSubmatch(e.Text); m != nil {
-				text = "pod on " + e.Node + " " + m[1]
-			}
-		case record.KindProxy:
-			what, _, _ := strings.Cut(e.Text, ":")
-			text = e.Node + ": " + what
-		case record.KindMembership:
-			if m := nodesOf.FindStringSubmatch(e.Text); m != nil {
-				text = "load balancer: " + strings.Join(strings.FieldsFunc(m[1], func(r rune) bool { return r == ',' || r == ' ' }), ", ")
-			}
-		}
-		if text != "" && e.At >= from && e.At <= to {
-			marks = append(marks, PictureEvent{e.At, text})
-		}
-	}
-	return marks
-}
 
 // The measures of a picture, in pixels.
 const (
@@ -150,8 +38,8 @@ const (
 
 // svgColours are those of the report's page.
 var svgColours = map[Theme]string{
-	ThemeLight: ".bg{fill:#fff}.fg{fill:#1c2330}.soft{fill:#5c6675}.ok{fill:#3f9c6c}.dropped{fill:#d03a34}.delayed{fill:#e09a1f}.line{stroke:#d9dee6}.mark{stroke:#5c6675}",
-	ThemeDark:  ".bg{fill:#12161d}.fg{fill:#e4e8ee}.soft{fill:#97a2b2}.ok{fill:#3f9668}.dropped{fill:#ef5a50}.delayed{fill:#eda938}.line{stroke:#2d3541}.mark{stroke:#97a2b2}",
+	ThemeLight: ".bg{fill:#fff}.fg{fill:#1c2330}.soft{fill:#5c6675}.ok{fill:#3f9c6c}.dropped{fill:#d03a34}.delayed{fill:#e09a1f}.away{fill:#c6ccd5}.line{stroke:#d9dee6}.mark{stroke:#5c6675}",
+	ThemeDark:  ".bg{fill:#12161d}.fg{fill:#e4e8ee}.soft{fill:#97a2b2}.ok{fill:#3f9668}.dropped{fill:#ef5a50}.delayed{fill:#eda938}.away{fill:#3d4756}.line{stroke:#2d3541}.mark{stroke:#97a2b2}",
 }
 
 // WriteSVG draws a picture. The result needs no fonts or scripts, and is a function of its arguments.
@@ -165,11 +53,12 @@ func WriteSVG(w io.Writer, p Picture, theme Theme) error {
 	case p.To <= p.From:
 		return fmt.Errorf("drawing a picture: the window ends at %.3f s, before its start at %.3f s", p.To, p.From)
 	}
-	d := svgDrawing{p: p, y: svgLine + 10, left: p.left()}
+	d := svgDrawing{p: p, y: svgLine + 10, left: p.left(), drawn: map[string]bool{}}
 	d.text("fg title", 10, d.y, "start", p.Title)
 	d.events()
 	d.paths()
 	d.columns()
+	d.legend()
 	for _, line := range p.Summary {
 		d.y += svgLine
 		d.text("fg", 10, d.y, "start", line)
@@ -184,10 +73,11 @@ func WriteSVG(w io.Writer, p Picture, theme Theme) error {
 
 // svgDrawing is a picture under way; y is the bottom of what is drawn, left the beginning of the time axis.
 type svgDrawing struct {
-	p    Picture
-	y    int
-	left float64
-	body bytes.Buffer
+	p     Picture
+	y     int
+	left  float64
+	body  bytes.Buffer
+	drawn map[string]bool // classes of bars
 }
 
 // left is wide enough for the longest name of a path, up to a bound.
@@ -267,17 +157,45 @@ func (d *svgDrawing) events() {
 func (d *svgDrawing) paths() {
 	for _, path := range d.p.Paths {
 		d.name(path.Name)
-		d.rect("ok", d.left, float64(d.y+4), svgWidth-d.left-svgRight, svgBar-8)
+		d.bar("ok", d.p.From, d.p.To)
+		for _, away := range path.Away {
+			d.bar("away", away.From, away.To)
+		}
 		for _, o := range path.Outages {
 			class := "dropped"
 			if o.Delayed {
 				class = "delayed"
 			}
-			if x, to := d.x(o.From), d.x(o.To); o.To > d.p.From && o.From < d.p.To {
-				d.rect(class, x, float64(d.y+4), max(to-x, 1), svgBar-8)
-			}
+			d.bar(class, o.From, o.To)
 		}
 		d.y += svgBar
+	}
+}
+
+// bar is a part of the bar of a path. One outside of the picture's time is left out.
+func (d *svgDrawing) bar(class string, from, to float64) {
+	if x, end := d.x(from), d.x(to); to > d.p.From && from < d.p.To {
+		d.rect(class, x, float64(d.y+4), max(end-x, 1), svgBar-8)
+		d.drawn[class] = true
+	}
+}
+
+// svgLegend has the meaning of the colours, in the order of the legend.
+var svgLegend = []struct{ class, text string }{
+	{"ok", "answered"}, {"dropped", "dropped"}, {"delayed", "delayed"}, {"away", "no attempt: the load balancer sends none here"},
+}
+
+// legend explains the colours of the bars in a line.
+func (d *svgDrawing) legend() {
+	d.y += svgLine
+	x := d.left
+	for _, l := range svgLegend {
+		if !d.drawn[l.class] {
+			continue
+		}
+		d.rect(l.class, x, float64(d.y-9), 10, 10)
+		d.text("soft", x+15, d.y, "start", l.text)
+		x += 15 + float64(utf8.RuneCountInString(l.text)+2)*svgName
 	}
 }
 

@@ -54,6 +54,11 @@ func TestPicture(t *testing.T) {
 	if len(p.Paths) != 3 || len(p.Paths[0].Outages) != 1 || len(p.Events) == 0 {
 		t.Fatalf("%d paths, %d events", len(p.Paths), len(p.Events))
 	}
+	// A node that the load balancer has left answers nothing, and is not shown as if it did.
+	outage, away, other := p.Paths[0].Outages[0], p.Paths[0].Away, p.Paths[1].Away
+	if len(away) != 1 || away[0].From < outage.From || away[0].To != r.Run.Duration || len(other) != 2 || other[0].To > outage.From || other[1].From < outage.To {
+		t.Errorf("%s is lost from %.1f s to %.1f s; the load balancer sends it nothing in %v, and %s in %v", p.Paths[0].Name, outage.From, outage.To, away, p.Paths[1].Name, other)
+	}
 	dropped := 0
 	for _, n := range p.Dropped {
 		dropped += n

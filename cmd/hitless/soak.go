@@ -134,7 +134,11 @@ func soakSeeds(cmd *cobra.Command, o run.Options, first, last int64, part shard.
 		})
 	}
 	_ = group.Wait() // errors are printed
-	if part.Of > 0 && cmd.Context().Err() == nil && told.usage == nil {
+	switch {
+	case part.Of == 0 || cmd.Context().Err() != nil:
+	case !told.complete():
+		fmt.Fprintf(told.out, "the shard is not complete, because a seed has no report; run it again before `hitless merge`\n")
+	default:
 		if err := shard.Write(cmd.Context(), o.Out, shard.Soak, callOf(cmd), part, all); err != nil {
 			return err
 		}
@@ -148,6 +152,7 @@ type soakSummary struct {
 	out   io.Writer
 	ended int   // seeds that have run
 	usage error // why a seed could not begin
+	lost  int   // seeds whose runs ended without a report
 	code  int   // the worst of those that have run
 }
 
@@ -161,6 +166,7 @@ func (s *soakSummary) add(ctx context.Context, seed int64, result *run.Result, e
 	case err != nil && ctx.Err() != nil:
 	case err != nil:
 		s.ended++
+		s.lost++
 		fmt.Fprintf(s.out, "seed %d  INVALID  %v\n", seed, err)
 		s.code = worse(s.code, exitInvalid)
 	default:
@@ -169,6 +175,9 @@ func (s *soakSummary) add(ctx context.Context, seed int64, result *run.Result, e
 		s.code = worse(s.code, result.Report.Verdict.ExitCode())
 	}
 }
+
+// complete reports whether each seed has a report. A shard without that has no manifest: `hitless merge` could not read it.
+func (s *soakSummary) complete() bool { return s.usage == nil && s.lost == 0 }
 
 // end is the error of the soak. A seed that could not begin after others had counts as invalid.
 func (s *soakSummary) end(ctx context.Context) error {

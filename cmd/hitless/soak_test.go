@@ -38,6 +38,9 @@ func TestSeedsAreReportedAsTheyEnd(t *testing.T) {
 	if err := told.end(ctx); !errors.As(err, &code) || code.code != exitInvalid || !strings.Contains(out.String(), "not every seed has run: "+wrong.Error()) {
 		t.Errorf("one seed ended, another could not begin: %v, %q", err, out.String())
 	}
+	if told.complete() {
+		t.Error("a shard with a seed that has no report is complete")
+	}
 	before := out.String()
 	interrupt()
 	told.add(ctx, 5, nil, context.Canceled)

@@ -117,7 +117,7 @@ func (s *Lab) Balance(address netip.AddrPort, at time.Duration, nodes ...string)
 	if s.Log != nil {
 		policy = "roundrobin"
 	}
-	s.Event(at+moment, record.KindMembership, "", svc.Name, "the load balancer sends "+svc.Name+" to "+cmp.Or(strings.Join(nodes, ", "), "no node"),
+	s.Event(at+moment, record.KindMembership, "", svc.Name, fmt.Sprintf("%s at %s goes to %s (of %s)", svc.Name, address, cmp.Or(strings.Join(nodes, ","), "no node"), strings.Join(NodeNames, ",")),
 		"service", svc.Name, "address", address.Addr().String(), "port", strconv.Itoa(int(address.Port())), "nodes", strings.Join(nodes, ","),
 		"all", strings.Join(NodeNames, ","), "policy", policy, "seed", strconv.FormatUint(uint64(svc.Seed), 10),
 		"fromNs", strconv.FormatInt(int64(max(0, at-moment)), 10))
