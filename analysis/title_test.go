@@ -35,7 +35,7 @@ func TestSettingsAreThoseOfTheMeasurement(t *testing.T) {
 		"hitless run rollout --subject bundled --seed 3 --set replicas=2":                                     "rollout replicas=2",
 		"hitless run rollout --subject bundled --seed 3 --nodes 5 --budget b.yaml --set replicas=2":           "rollout replicas=2 --budget b.yaml --nodes 5",
 		"hitless run rollout --seed 3 --rate 50 --nodes=5":                                                    "rollout --nodes 5 --rate 50",
-		"hitless run rollout --kubeconfig FILE --target nodeport --fleet-everywhere --fleet-rate 2 --nodes 3": "rollout --fleet-everywhere --fleet-rate 2 --nodes 3 --target nodeport",
+		"hitless run rollout --kubeconfig FILE --target nodePort --fleet-everywhere --fleet-rate 2 --nodes 3": "rollout --fleet-everywhere --fleet-rate 2 --nodes 3 --target nodePort",
 		"hitless probe '[::1]:80' --path '/a b' --policy reuse:5s --protocol http-reuse --duration 3s":        "rollout --path '/a b' --policy reuse:5s --protocol http-reuse",
 		"hitless run rollout --set 'k=a --rate 7' --budget '/some folder/b.yaml' --rate 50":                   "rollout 'k=a --rate 7' --budget b.yaml --rate 50",
 		"": "rollout",

@@ -42,7 +42,7 @@ func (c *Cluster) Target(ctx context.Context, namespace, service string, nodes [
 	}
 	return "", &NoTargetError{fmt.Sprintf("the Service %s of type LoadBalancer got no address within %s: this cluster gives none "+
 		"(no cloud provider, no MetalLB or the like), or its quota is used up; `kubectl -n %s describe service %s` tells. "+
-		"--target nodeport measures over the nodes' addresses", service, most, namespace, service)}
+		"--target nodePort measures over the nodes' addresses", service, most, namespace, service)}
 }
 
 // serviceAddress returns address:port of a Service; empty while it has none.

@@ -45,7 +45,7 @@ var capabilities = map[Capability]struct{ name, meaning, advice string }{
 		"a live cluster has its own load balancer: leave that out"},
 	SameAddresses: {"stable Service addresses", "a Service that is created again gets the addresses and ports that it had",
 		"the load balancer of a live cluster assigns new ones"},
-	ClientPlacement:  {"clients in the cluster", "lanes can start on a node or in a pod, and go past the load balancer", "on a live cluster the flag --target, loadbalancer or nodeport, says where lanes go: leave that out"},
+	ClientPlacement:  {"clients in the cluster", "lanes can start on a node or in a pod, and go past the load balancer", "on a live cluster the flag --target, loadBalancer or nodePort, says where lanes go: leave that out"},
 	PodLanes:         {"lanes to pods", "lanes can go to the own address of each pod", "leave that out"},
 	DatagramBackends: {"backends for lanes of UDP", "the backends answer the datagrams of lanes", "agnhost on a live cluster answers otherwise: name lanes of TCP"},
 	MarkedChanges:    {"marked changes", "changes of objects of the cluster carry an annotation, so that anyone can undo them", "name a live cluster with --kubeconfig"},

@@ -20,7 +20,7 @@ import (
 
 // complete gives shells the words that commands and flags take: scenarios, bugs, subjects, keys of --set, and declared words.
 func complete(root *cobra.Command) {
-	first := map[string]func() []cobra.Completion{"run": scenarioWords, "compare": scenarioWords, "museum run": museumWords, "museum show": museumWords, "museum bisect": museumWords, "museum judge": museumWords, "build": buildWords, "build guest": scenarioWords}
+	first := map[string]func() []cobra.Completion{"run": scenarioWords, "compare": scenarioWords, "museum run": museumWords, "museum show": museumWords, "museum bisect": museumWords, "museum judge": museumWords, "scenarios": scenarioWords, "build": buildWords, "build guest": scenarioWords}
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		if words := first[strings.TrimPrefix(c.CommandPath(), root.Name()+" ")]; words != nil {
@@ -148,7 +148,7 @@ func settingWords(c *cobra.Command, args []string, typed string) ([]cobra.Comple
 // helpCommand prints the help of a command. Cobra's own exits with 0 for a command that does not exist.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "help [COMMAND]", Short: "Print the help of a command",
+		Use: "help [COMMAND]", Short: "Print the help of a command", GroupID: preparing,
 		RunE: func(c *cobra.Command, args []string) error {
 			found, rest, err := c.Root().Find(args)
 			if err != nil || len(rest) > 0 {

@@ -97,7 +97,7 @@ func conformanceSites(f *pflag.FlagSet, o *run.Options) siteFlags {
 	guestKernelFlag(lab, o)
 	o.Live = &site.LiveOptions{Fleet: &site.FleetOptions{}}
 	cluster.StringVar(&o.Live.Context, "context", "", "context of the kubeconfig (default its current one)")
-	cluster.StringVar(&o.Live.Target, "target", site.TargetLoadBalancer, "where the lanes go on a live cluster: loadbalancer, or nodeport (a node's address)")
+	cluster.StringVar(&o.Live.Target, "target", site.TargetLoadBalancer, "where the lanes go on a live cluster: loadBalancer, or nodePort (a node's address)")
 	flags.Words(cluster, "target", site.TargetLoadBalancer, site.TargetNodePort)
 	cluster.DurationVar(&o.Live.Patience, "address-within", 3*time.Minute, "how long a live cluster may take to give the Service its address")
 	f.AddFlagSet(lab)

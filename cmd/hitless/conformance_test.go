@@ -77,7 +77,7 @@ func TestConformanceRefusesWrongCalls(t *testing.T) {
 	for _, args := range [][]string{
 		{"--label-filter", "smok"}, {"--label-filter", "core &&"}, {"--focus", "resart"}, {"--focus", "("}, {"--shard", "4/3"}, {"--shard", ""},
 		{"--seed", "0"}, {"--subject", "kube-proxy"}, {"--subject", "exec:none.yaml"}, {"--controlplane", "cube"}, {"extra"},
-		{"--kubeconfig", "cluster.yaml", "--subject", "bundled"}, {"--context", "staging"}, {"--target", "nodeport"}, {"--out", ""}, {"--kubeconfig", "none.yaml"},
+		{"--kubeconfig", "cluster.yaml", "--subject", "bundled"}, {"--context", "staging"}, {"--target", "nodePort"}, {"--out", ""}, {"--kubeconfig", "none.yaml"},
 	} {
 		code, out := call(t, append([]string{"conformance"}, args...)...)
 		if code != exitUsage || out == "" {

@@ -61,12 +61,14 @@ The proxies are programs, or with --proxy-daemonset the pods of the DaemonSet ku
 the scenarios restart and upgrade work on this lab; --proxy-image adds a version to upgrade to.
 
 Nothing of this machine is changed, and nothing is left behind. Root is not needed where user namespaces are allowed.`,
-		Example: `  hitless lab up --subject kube-proxy@v1.25.3/iptables &
+		Example: `  hitless lab up --subject kube-proxy@v1.25.3/iptables
+  # in another terminal, when the first one says that the lab is up:
   hitless lab shell -- hitless run rollout --kubeconfig ` + labKubeconfig + `
 
   hitless lab up --kernel vm --subject bundled --images
 
-  hitless lab up --subject kube-proxy@v1.36.1/nftables --proxy-daemonset --proxy-image kube-proxy@v1.37.1 &
+  hitless lab up --subject kube-proxy@v1.36.1/nftables --proxy-daemonset --proxy-image kube-proxy@v1.37.1
+  # in another terminal, when the first one says that the lab is up:
   hitless lab shell -- hitless run upgrade --kubeconfig ` + labKubeconfig + ` --set proxy=kube-system/ds/kube-proxy \
     --set image=` + lab.ProxyImage("v1.37.1") + ` --allow-disruption`,
 		Args: cobra.NoArgs,

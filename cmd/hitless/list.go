@@ -30,34 +30,69 @@ import (
 
 func scenariosCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "scenarios", Short: "List the scenarios and their parameters", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
-			list := func(parameters []scenarios.Parameter) {
-				for _, p := range parameters {
-					fmt.Fprintf(w, "  %s=%s\t%s\n", p.Key, p.Default, p.Help)
-				}
+		Use: "scenarios [NAME]", Short: "List the scenarios and their parameters, or those of one scenario", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w := scenarioTable{tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)}
+			if len(args) == 0 {
+				w.all()
+				return w.Flush()
 			}
-			for _, s := range scenarios.All() {
-				name := s.Name
-				if len(s.Lacks(guest.Offers(record.ControlReplay, "vm"))) > 0 {
-					name += " --kubeconfig"
-				}
-				fmt.Fprintf(w, "%s\t%s\n", name, s.Summary)
-				list(s.Parameters)
+			if err := w.one(args[0]); err != nil {
+				return err
 			}
-			fmt.Fprintln(w, "\nscenarios with lanes\thave these keys as well")
-			for _, k := range scenarios.LaneKeys() {
-				help := k.Help
-				if len(k.Without) > 0 {
-					help += " (not in " + strings.Join(k.Without, ", ") + ")"
-				}
-				list([]scenarios.Parameter{{Key: k.Key, Default: k.Default, Help: help}})
-			}
-			fmt.Fprintln(w, "\nevery scenario\thas these keys as well; its own default above comes first")
-			list(scenarios.Common())
 			return w.Flush()
 		},
+	}
+}
+
+// scenarioTable prints scenarios and parameters in columns.
+type scenarioTable struct{ *tabwriter.Writer }
+
+// all prints each scenario with its own parameters, and then the parameters that many have.
+func (w scenarioTable) all() {
+	for _, s := range scenarios.All() {
+		w.scenario(s, s.Parameters)
+	}
+	fmt.Fprintln(w, "\nscenarios with lanes\thave these keys as well")
+	for _, k := range scenarios.LaneKeys() {
+		help := k.Help
+		if len(k.Without) > 0 {
+			help += " (not in " + strings.Join(k.Without, ", ") + ")"
+		}
+		w.parameters([]scenarios.Parameter{{Key: k.Key, Default: k.Default, Help: help}})
+	}
+	fmt.Fprintln(w, "\nevery scenario\thas these keys as well; its own default above comes first")
+	w.parameters(scenarios.Common())
+}
+
+// one prints the entries of a scenario with all of their parameters.
+func (w scenarioTable) one(name string) error {
+	found := false
+	for _, s := range scenarios.All() {
+		if s.Name == name {
+			w.scenario(s, s.AllParameters())
+			found = true
+		}
+	}
+	if !found {
+		_, err := scenarios.Find(name, nil)
+		return err
+	}
+	return nil
+}
+
+func (w scenarioTable) scenario(s scenarios.Scenario, parameters []scenarios.Parameter) {
+	name := s.Name
+	if len(s.Lacks(guest.Offers(record.ControlReplay, "vm"))) > 0 {
+		name += " --kubeconfig"
+	}
+	fmt.Fprintf(w, "%s\t%s\n", name, s.Summary)
+	w.parameters(parameters)
+}
+
+func (w scenarioTable) parameters(all []scenarios.Parameter) {
+	for _, p := range all {
+		fmt.Fprintf(w, "  %s=%s\t%s\n", p.Key, p.Default, p.Help)
 	}
 }
 

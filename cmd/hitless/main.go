@@ -134,11 +134,16 @@ func root() *cobra.Command {
 		Use:   "hitless",
 		Short: "Does this Kubernetes Service proxy drop connections when something changes?",
 		Long: strings.TrimSpace(`
-hitless takes a Kubernetes Service proxy through rollouts, restarts and faults. Probes open connections to an external IP at a fixed rate.
-The report names every dropped connection, second by second, with its cause.
+hitless disturbs a Kubernetes cluster while probes open connections to a Service at a fixed rate. It reports the dropped connections of each
+second, and the cause of each outage if the record shows one. By default the cluster is a lab in a virtual machine.
 
-Exit codes: 0 pass, 1 fail (more loss or latency than accepted, or a proxy does not follow changes any more), 2 wrong usage or
-environment, or skipped, 3 the measurement cannot be trusted, 130 interrupted.`),
+Exit codes: 0 pass, 1 fail (more loss or latency than accepted, or a proxy no longer applies changes of endpoints), 2 wrong usage or
+environment, or skipped, 3 the measurement cannot be trusted, 130 interrupted.
+
+The documentation is at ` + documentation + `. In help texts and errors, docs/NAME.md is a page there.`),
+		Example: `  hitless demo
+  hitless run rollout --subject kube-proxy@v1.25.3/iptables
+  hitless compare rollout --subject kube-proxy@v1.25.3/iptables --subject bundled`,
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
@@ -149,16 +154,42 @@ environment, or skipped, 3 the measurement cannot be trusted, 130 interrupted.`)
 	}
 	cmd.Flags().BoolVar(&version, "version", false, "print the version, the revision, the Go version and the program's sha256")
 	cmd.SetFlagErrorFunc(suggestFlag)
-	cmd.AddCommand(demoCommand(), runCommand(), replayCommand(), recordCommand(), minimizeCommand(), cleanCommand(), compareCommand(), probeCommand(), watchCommand(), mergeCommand(), resultsCommand(), soakCommand(), museumCommand(), conformanceCommand(), reportCommand(), openCommand(), gateCommand(), verifyCommand(), schemaCommand(),
-		scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), versionCommand(),
-		hidden(benchProxierCommand()), hidden(probes.Command()), fleet.Command())
-	cmd.AddCommand(linuxCommands()...)
+	for _, g := range commandGroups() {
+		cmd.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+		}
+		cmd.AddCommand(g.commands...)
+	}
+	cmd.SetCompletionCommandGroupID(preparing)
+	cmd.AddCommand(hidden(benchProxierCommand()), hidden(probes.Command()), fleet.Command())
 	cmd.SetHelpCommand(helpCommand())
 	cmd.InitDefaultHelpCmd()
 	cmd.InitDefaultCompletionCmd()
 	complete(cmd)
 	flags.Strict(cmd)
 	return cmd
+}
+
+// documentation is the place of the pages that help texts and errors name.
+const documentation = "https://github.com/hitless/hitless/tree/main"
+
+// commandGroup is a part of the list of commands.
+type commandGroup struct {
+	title    string
+	commands []*cobra.Command
+}
+
+// preparing is the title of the group that also has the commands of cobra.
+const preparing = "Prepare and look up"
+
+func commandGroups() []commandGroup {
+	return []commandGroup{
+		{"Test a proxy", []*cobra.Command{demoCommand(), runCommand(), compareCommand(), soakCommand(), conformanceCommand(), museumCommand(), replayCommand()}},
+		{"Measure while something else changes", []*cobra.Command{probeCommand(), watchCommand(), recordCommand()}},
+		{"Read and judge results", []*cobra.Command{reportCommand(), openCommand(), gateCommand(), verifyCommand(), minimizeCommand(), mergeCommand(), resultsCommand(), schemaCommand()}},
+		{preparing, append([]*cobra.Command{scenariosCommand(), subjectsCommand(), buildCommand(), doctorCommand(), cleanCommand(), versionCommand()}, linuxCommands()...)},
+	}
 }
 
 func hidden(c *cobra.Command) *cobra.Command {

@@ -23,6 +23,8 @@ func TestExitCodesAndMessages(t *testing.T) {
 		{"version", 0, "hitless"},
 		{"scenarios", 0, "trafficPolicy=Local"},
 		{"scenarios", 0, "client=outside"},
+		{"scenarios rollout", 0, "rollouts=2"},
+		{"scenarios rolout", 2, "the scenarios are api, churn"},
 		{"subjects", 0, "kube-proxy@VERSION"},
 		{"museum", 0, "k8s-85643"},
 		{"museum list", 0, "kube-proxy up to v1.25"},

@@ -26,7 +26,7 @@ func minimizeCommand() *cobra.Command {
 		Long: `Shorten the timeline of a failed run while it still fails. Without any single step of the result it no longer fails; another,
 shorter timeline may exist.
 
-The folder needs history/timeline, which runs of drain, most runs of interference and runs on live clusters do not write. The run's own
+The folder needs history/timeline, which runs of interference with what=second and runs on live clusters do not write. The run's own
 timeline is replayed first, and has to fail. Each trial is a run with fewer steps or less time. A trial fails if its verdict is
 fail and it has a loss of a class that the run had. The best timeline so far is written to --out after each trial that makes it
 shorter, and stays there when the search is interrupted.`,

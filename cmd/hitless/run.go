@@ -51,7 +51,7 @@ Exit codes: 0, pass; 1, fail; 2, wrong usage or environment, or skipped; 3, the 
   hitless run rollout --guest-kernel debian-13
   hitless run rollout --kubeconfig ~/.kube/staging
   hitless run restart --kubeconfig ~/.kube/staging --set proxy=kube-system/ds/kube-proxy --dry-run
-  hitless run rollout --kind v1.26.0 --kind v1.25.3 --target nodeport --set trafficPolicy=Cluster
+  hitless run rollout --kind v1.26.0 --kind v1.25.3 --target nodePort --set trafficPolicy=Cluster
   hitless run fault --controlplane replay --set node=node-2 --set faultDuration=700ms`,
 		Args: exactScenario,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -59,7 +59,7 @@ func (s siteFlags) check(f *pflag.FlagSet, chosen run.Kind) error {
 // clusterFlags are the flags of runs on a live cluster, without those that name the cluster.
 func clusterFlags(f *pflag.FlagSet, l *site.LiveOptions) {
 	f.StringVar(&l.Context, "context", "", "context of the kubeconfig (default its current one)")
-	f.StringVar(&l.Target, "target", site.TargetLoadBalancer, "address that is measured on a live cluster: loadbalancer, or nodeport (at a node's address)")
+	f.StringVar(&l.Target, "target", site.TargetLoadBalancer, "address that is measured on a live cluster: loadBalancer, or nodePort (at a node's address)")
 	f.DurationVar(&l.Patience, "address-within", 3*time.Minute, "how long a live cluster may take to give the Service its address")
 	f.BoolVar(&l.DryRun, "dry-run", false, "describe what would be done to the live cluster, and stop")
 	f.BoolVar(&l.AllowDisruption, "allow-disruption", false, "permit restart, upgrade and drain to change objects of the live cluster that are not their own: its proxy's DaemonSet, a node, the pods on it")

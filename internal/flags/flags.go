@@ -145,6 +145,7 @@ func (v *strictValue) Set(text string) error {
 	if v.given && !list && !allows(v.flag, Repeated) {
 		return errors.New("it is given twice; give it once")
 	}
+	text = spelled(v.flag, text)
 	for _, part := range v.parts(text) {
 		if err := check(v.flag, v.Type(), strings.TrimSpace(part)); err != nil {
 			return err
@@ -155,6 +156,16 @@ func (v *strictValue) Set(text string) error {
 	}
 	v.given = true
 	return nil
+}
+
+// spelled is a text as the declared words of a flag write it: they are taken in upper and lower case.
+func spelled(f *pflag.Flag, text string) string {
+	for _, word := range WordsOf(f) {
+		if strings.EqualFold(word, text) {
+			return word
+		}
+	}
+	return text
 }
 
 // parts are the values in a text: several for a list with commas.

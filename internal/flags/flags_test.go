@@ -59,6 +59,19 @@ func TestStrict(t *testing.T) {
 	}
 }
 
+// A declared word is taken in upper and lower case, and has the declared spelling.
+func TestTheCaseOfWords(t *testing.T) {
+	c := command()
+	Words(c.Flags(), "text", "loadBalancer", "nodePort")
+	Strict(c)
+	if err := c.ParseFlags([]string{"--text=nodeport"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := c.Flags().GetString("text"); got != "nodePort" {
+		t.Errorf("nodeport is %q", got)
+	}
+}
+
 // A wrong number of arguments is told with the way to call the command; a validator's own error stays.
 func TestNumbersOfArguments(t *testing.T) {
 	own := errors.New("give one scenario")

@@ -91,8 +91,8 @@ func TestInvalidLiveRunIsRefusedWithAdvice(t *testing.T) {
 		"a scenario for nodes":   {"interference", nil, "", "drain, flap, policy, quiet, restart, rollout, scale, upgrade"},
 		"a proxy's feature":      {"rollout", map[string]string{"terminatingFallback": "off"}, "", "a live cluster decides which proxy runs"},
 		"a lane of datagrams":    {"rollout", map[string]string{"lanes": "udp-fresh"}, "", "lanes of TCP"},
-		"a target":               {"quiet", nil, "ingress", "loadbalancer or nodeport"},
-		"Local over a node port": {"rollout", nil, "nodeport", "trafficPolicy=Cluster"},
+		"a target":               {"quiet", nil, "ingress", "loadBalancer or nodePort"},
+		"Local over a node port": {"rollout", nil, "nodePort", "trafficPolicy=Cluster"},
 		"too few nodes":          {"policy", nil, "", "1 nodes take pods"},
 	} {
 		t.Run(name, func(t *testing.T) {

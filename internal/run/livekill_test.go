@@ -28,7 +28,7 @@ func init() {
 	clock.rest()
 	o := run.Options{Scenario: "drain", Out: os.Args[3], Program: os.Args[0], Rate: 10,
 		Set:  map[string]string{"node": "worker-1", "trafficPolicy": "Cluster"},
-		Live: &site.LiveOptions{Kubeconfig: os.Args[2], Target: "nodeport", AllowDisruption: true, Clock: clock},
+		Live: &site.LiveOptions{Kubeconfig: os.Args[2], Target: "nodePort", AllowDisruption: true, Clock: clock},
 		Progress: progress.Lines(func(text string) {
 			fmt.Println(text)
 			switch {

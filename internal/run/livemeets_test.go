@@ -352,7 +352,7 @@ func TestLiveRunWithoutServiceAddress(t *testing.T) {
 		t.Fatalf("%v, want a run that was skipped", e.err)
 	}
 	why := strings.Join(e.result.Report.Reasons, "; ")
-	for _, word := range []string{"lane tcp-new was skipped", "got no address within 3m0s", "kubectl -n hitless-quiet-", "--target nodeport"} {
+	for _, word := range []string{"lane tcp-new was skipped", "got no address within 3m0s", "kubectl -n hitless-quiet-", "--target nodePort"} {
 		if !strings.Contains(why, word) {
 			t.Errorf("the reason lacks %q: %s", word, why)
 		}

@@ -186,7 +186,7 @@ func (s *stand) run(ctx context.Context, t *testing.T, scenario string, change f
 	e := ended{out: filepath.Join(t.TempDir(), "out")}
 	o := run.Options{Scenario: scenario, Out: e.out, Program: program, Rate: 10,
 		Set:  map[string]string{"trafficPolicy": "Cluster", "checkInterval": "10s"},
-		Live: &site.LiveOptions{Kubeconfig: s.kubeconfig, Target: "nodeport", Clock: s.clock},
+		Live: &site.LiveOptions{Kubeconfig: s.kubeconfig, Target: "nodePort", Clock: s.clock},
 		Progress: progress.Lines(func(text string) {
 			e.said = append(e.said, text)
 			switch { // the pauses between the proofs of the detector are short

@@ -23,8 +23,8 @@ import (
 
 // The values of LiveOptions.Target.
 const (
-	TargetLoadBalancer = "loadbalancer"
-	TargetNodePort     = "nodeport" // at a node's address
+	TargetLoadBalancer = "loadBalancer"
+	TargetNodePort     = "nodePort" // at a node's address
 )
 
 // LiveOptions are the options of runs on a live cluster.
@@ -143,10 +143,10 @@ func newCluster(call Call, live LiveOptions) (*Cluster, error) {
 	case TargetLoadBalancer:
 	case TargetNodePort:
 		if scenarios.TrafficPolicy.Of(c.params) != string(corev1.ServiceExternalTrafficPolicyCluster) {
-			return nil, Usagef("--target nodeport measures over one node's address, which externalTrafficPolicy: Local serves only while a pod is on that node; give --set trafficPolicy=Cluster")
+			return nil, Usagef("--target nodePort measures over one node's address, which externalTrafficPolicy: Local serves only while a pod is on that node; give --set trafficPolicy=Cluster")
 		}
 	default:
-		return nil, Usagef("--target %q: give loadbalancer or nodeport", live.Target)
+		return nil, Usagef("--target %q: give loadBalancer or nodePort", live.Target)
 	}
 	return c, nil
 }

@@ -68,16 +68,16 @@ func TestFilesOfARepeatAreQuoted(t *testing.T) {
 			}
 		}
 	}
-	live := &Cluster{Call: Call{Verb: []string{"hitless replay"}, File: filepath.Join(dir, "a b")}, live: LiveOptions{Kubeconfig: "f", Target: "nodeport", Fleet: &FleetOptions{}}}
-	if got, want := live.command(), "hitless replay 'a b' --kubeconfig FILE --target nodeport"; got != want {
+	live := &Cluster{Call: Call{Verb: []string{"hitless replay"}, File: filepath.Join(dir, "a b")}, live: LiveOptions{Kubeconfig: "f", Target: "nodePort", Fleet: &FleetOptions{}}}
+	if got, want := live.command(), "hitless replay 'a b' --kubeconfig FILE --target nodePort"; got != want {
 		t.Errorf("a live run has %q, want %q", got, want)
 	}
 }
 
 // The command that repeats a run on a live cluster names the context of the kubeconfig, if the call did.
 func TestTheCommandOfALiveRunNamesTheContext(t *testing.T) {
-	for context, want := range map[string]string{"": "--kubeconfig FILE --target nodeport", "it's staging": `--kubeconfig FILE --context 'it'\''s staging' --target nodeport`} {
-		c := &Cluster{Call: Call{Verb: []string{"hitless run", "quiet"}}, live: LiveOptions{Kubeconfig: "f", Context: context, Target: "nodeport", Fleet: &FleetOptions{}}}
+	for context, want := range map[string]string{"": "--kubeconfig FILE --target nodePort", "it's staging": `--kubeconfig FILE --context 'it'\''s staging' --target nodePort`} {
+		c := &Cluster{Call: Call{Verb: []string{"hitless run", "quiet"}}, live: LiveOptions{Kubeconfig: "f", Context: context, Target: "nodePort", Fleet: &FleetOptions{}}}
 		if got := c.command(); got != "hitless run quiet "+want {
 			t.Errorf("with the context %q: %s", context, got)
 		}
