@@ -33,15 +33,17 @@ type Result struct {
 
 // Run identifies the run, with the report's totals of its measured lanes.
 type Run struct {
-	Command       string           `json:"command"`
-	Verdict       analysis.Verdict `json:"verdict"`
-	Attempts      int              `json:"attempts"`
-	Dropped       int              `json:"dropped"`
-	Delayed       int              `json:"delayed"`
-	InputsSha256  string           `json:"inputsSha256"`
-	ProgramSha256 string           `json:"programSha256,omitempty"`
-	Kernel        *record.Kernel   `json:"kernel,omitempty"`
-	ControlPlane  string           `json:"controlPlane,omitempty"`
+	Command  string           `json:"command"`
+	Verdict  analysis.Verdict `json:"verdict"`
+	Attempts int              `json:"attempts"`
+	Dropped  int              `json:"dropped"`
+	Delayed  int              `json:"delayed"`
+	// Failures are those of the measured lanes by kind. Older results do not have them.
+	Failures      *[]analysis.Failures `json:"failures,omitempty"`
+	InputsSha256  string               `json:"inputsSha256"`
+	ProgramSha256 string               `json:"programSha256,omitempty"`
+	Kernel        *record.Kernel       `json:"kernel,omitempty"`
+	ControlPlane  string               `json:"controlPlane,omitempty"`
 	// HistorySha256 and Made are set by the caller, who knows the folder of the run.
 	HistorySha256 string       `json:"historySha256,omitempty"`
 	Made          *record.Made `json:"made,omitempty"` // nil where the folder does not tell
@@ -53,7 +55,8 @@ func NewResult(h *record.History, report *analysis.Report) *Result {
 }
 
 func runOf(h *record.History, r *analysis.Report) Run {
-	return Run{Command: h.Run.Command, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped, Delayed: r.Totals.Delayed,
+	failures := append([]analysis.Failures{}, r.Failures()...)
+	return Run{Failures: &failures, Command: h.Run.Command, Verdict: r.Verdict, Attempts: r.Totals.Attempts, Dropped: r.Totals.Dropped, Delayed: r.Totals.Delayed,
 		InputsSha256: h.Run.InputsSha256, ProgramSha256: h.Run.ProgramSha256, Kernel: &h.Run.Kernel, ControlPlane: h.Run.ControlPlane}
 }
 

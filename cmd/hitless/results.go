@@ -147,6 +147,9 @@ func (c *resultsCheck) repeat(cmd *cobra.Command, rows []results.Row, program st
 	defer func() { err = errors.Join(err, folder.Close()) }()
 	s := results.Sampler{Program: program, Dir: dir, Execute: c.execute, Log: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }, Now: time.Now}
 	found, of, err := s.Sample(cmd.Context(), rows, c.sample, c.seed)
+	if err == nil && of == 0 {
+		return nil, errors.New("no row names a command that repeats it; give a folder with results that do, or leave --sample out")
+	}
 	for _, f := range found {
 		err = errors.Join(err, f.Write(cmd.OutOrStdout()))
 	}

@@ -25,7 +25,7 @@ func keptComparison(t *testing.T, program string) string {
 		l.Run.ProgramSha256, l.Run.ControlPlane, l.Run.Kernel = program, "replay", record.Kernel{Kind: "vm", Release: "6.1.0", QEMU: "7.2.22"}
 		folder := filepath.Base(name)
 		subjects = append(subjects, compare.Subject{Subject: name, Runs: []compare.Run{comparedRun(t, dir, folder, o.Start(l))}})
-		testfiles.Write(t, filepath.Join(dir, folder), record.HostFile, []byte(`{"started": "2026-11-27T15:23:43Z"}`))
+		testfiles.Write(t, filepath.Join(dir, folder), record.HostFile, []byte(`{"started": "2026-11-27T15:23:43Z", "programs": [{"program": "kube-proxy@v1.37.1", "sha256": "ef"}]}`))
 	}
 	c, err := compare.New("rollout", subjects, compare.Options{})
 	if err != nil {

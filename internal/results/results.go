@@ -163,7 +163,7 @@ func (r Row) Lacks() (facts []string) {
 		{"the program", r.Program != ""},
 		{"the kernel", r.Kernel != "" && (!strings.HasPrefix(r.Kernel, "vm ") || strings.Contains(r.Kernel, " in QEMU "))},
 		{"the control plane", r.ControlPlane != ""},
-		{"the programs of upstream", r.Made != nil || r.Subject == bundled || strings.Contains(r.Subject, "@")},
+		{"the programs of upstream", r.Made != nil && (len(r.Made.Programs) > 0 || !strings.Contains(r.Subject, "@"))},
 		{"the tools", r.Made != nil && r.Made.Tools != ""},
 		{"the date", r.Made != nil && r.Made.Started != ""},
 	} {
@@ -173,5 +173,3 @@ func (r Row) Lacks() (facts []string) {
 	}
 	return facts
 }
-
-const bundled = "bundled"

@@ -125,6 +125,39 @@ func TestDisagreementsAreListed(t *testing.T) {
 	}
 }
 
+// A verification tells classes and causes, so that one of another program that lost otherwise differs.
+func TestVerificationsTellTheirFailures(t *testing.T) {
+	data, err := os.ReadFile("../../docs/results/verified/rollout-1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r verify.Result
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	read := func(failures *[]analysis.Failures) Row {
+		r.Run.Failures = failures
+		text, err := json.Marshal(&r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		top := t.TempDir()
+		testfiles.Write(t, top, "rollout-1.json", text)
+		rows, err := Read(t.Context(), top, "*.json")
+		if err != nil || len(rows) != 1 {
+			t.Fatalf("%d rows: %v", len(rows), err)
+		}
+		return rows[0]
+	}
+	one, other := read(&[]analysis.Failures{{Lane: "tcp-new", Class: "refused"}}), read(&[]analysis.Failures{{Lane: "tcp-new", Class: "reset"}})
+	if s := (Sampler{}); s.differs(one, one) != "" || s.differs(one, other) == "" {
+		t.Errorf("%q and %q", s.differs(one, one), s.differs(one, other))
+	}
+	if read(nil).KindsTold {
+		t.Error("an older verification tells classes")
+	}
+}
+
 // A kept result of this program is not listed. Red twins: each reason for which a row or a file is listed.
 func TestEachReasonIsListed(t *testing.T) {
 	top, _ := kept(t, own)
@@ -162,7 +195,8 @@ func TestEachReasonIsListed(t *testing.T) {
 		"no control plane":    {without("controlPlane"), "without the control plane"},
 		"no date":             {without("made.started"), "without the date"},
 		"no tools":            {without("made.tools"), "without the tools"},
-		"nothing of the host": {without("made"), "without the tools, the date"},
+		"nothing of the host": {without("made"), "without the programs of upstream, the tools, the date"},
+		"no programs":         {without("made.programs"), "without the programs of upstream"},
 	} {
 		testfiles.Write(t, top, "rollout.json", []byte(twin.text))
 		c := check(t, top)
@@ -343,7 +377,7 @@ func TestTheRunOfAComparison(t *testing.T) {
 // The first line of a table of upstream's specs says what made it. Without it each spec is listed; a broken one is an error.
 func TestSpecsOfUpstream(t *testing.T) {
 	const specs = "passed\t66\tServices should work\nfailed\t3\tServices should end\n"
-	facts := `# {"subject":"kube-proxy@v1.37.1/ipvs","programSha256":"` + own + `","kernel":"host 6.1.0","controlPlane":"kube","made":{"started":"2026-11-27T15:23:43Z","programs":[],"tools":"ab"}}` + "\n"
+	facts := `# {"subject":"kube-proxy@v1.37.1/ipvs","programSha256":"` + own + `","kernel":"host 6.1.0","controlPlane":"kube","made":{"started":"2026-11-27T15:23:43Z","programs":[{"program":"kube-proxy@v1.37.1","sha256":"ef"}],"tools":"ab"}}` + "\n"
 	for name, c := range map[string]struct {
 		text             string
 		findings, unread int

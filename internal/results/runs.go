@@ -149,8 +149,12 @@ func readVerified(ctx context.Context, path string) ([]Row, error) {
 	if given := c.Values("subject"); err == nil && len(given) > 0 {
 		subject = given[0]
 	}
-	return []Row{{Name: r.Run.Command, Subject: subject, Verdict: string(r.Run.Verdict), Wrong: wrongOf(r), HistorySha256: r.Run.HistorySha256, Again: ofCommand(r.Run.Command, readRun),
-		Origin: Origin{r.Run.ProgramSha256, kernelOf(r.Run.Kernel), r.Run.ControlPlane, r.Run.Made}}}, nil
+	row := Row{Name: r.Run.Command, Subject: subject, Verdict: string(r.Run.Verdict), Wrong: wrongOf(r), HistorySha256: r.Run.HistorySha256, Again: ofCommand(r.Run.Command, readRun),
+		Origin: Origin{r.Run.ProgramSha256, kernelOf(r.Run.Kernel), r.Run.ControlPlane, r.Run.Made}}
+	if r.Run.Failures != nil {
+		row.Kinds, row.KindsTold = kindsOf(*r.Run.Failures), true
+	}
+	return []Row{row}, nil
 }
 
 // wrongOf is why a verification does not confirm its run; empty if it does.
