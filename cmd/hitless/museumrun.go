@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/flags"
@@ -70,7 +71,7 @@ is seen, else 3 when any run cannot tell. A shard to which no bug applies has 0.
 	f.BoolVar(&c.asJSON, "json", false, "write the result as JSON")
 	flags.Aside(f, "out", "json")
 	signFlag(f, &c.o.Sign)
-	rateFlag(f, &c.o)
+	entryRateFlag(f, &c.o)
 	guestKernelFlag(f, &c.o)
 	commonFlags(f, &c.o, &c.set)
 	return cmd
@@ -192,10 +193,20 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 	return found, nil
 }
 
-// leaveToEntry removes the defaults of flags that an entry has a value for.
+// entryRateFlag is rateFlag with the entry's own rate as its default, as leaveToEntry sets it.
+func entryRateFlag(f *pflag.FlagSet, o *run.Options) {
+	rateFlag(f, o)
+	rate := f.Lookup("rate")
+	rate.Usage += " (default the rate of the bug's committed runs)"
+	rate.DefValue = "0"
+}
+
+// leaveToEntry replaces the defaults of flags by the values of an entry. A timeline has its own rate.
 func leaveToEntry(cmd *cobra.Command, o *run.Options, e museum.Entry) {
-	if e.Timeline != nil && !cmd.Flags().Changed("rate") {
-		o.Rate = 0
+	if !cmd.Flags().Changed("rate") {
+		if o.Rate = e.UsualRate(); e.Timeline != nil {
+			o.Rate = 0
+		}
 	}
 	if e.NodesNeeded() > 0 && !cmd.Flags().Changed("nodes") {
 		o.Nodes = 0
@@ -300,7 +311,7 @@ Exit codes: 0 found, 1 the bug is not seen in the version that the museum names,
 	f.StringVar(&o.Out, "out", "", "folder for the runs, one folder for each version (default out/bisect-ID)")
 	f.BoolVar(&asJSON, "json", false, "write the result as JSON")
 	signFlag(f, &o.Sign)
-	rateFlag(f, &o)
+	entryRateFlag(f, &o)
 	guestKernelFlag(f, &o)
 	commonFlags(f, &o, &set)
 	return cmd

@@ -69,8 +69,7 @@ func (r *Record) asksUnserved() bool {
 	return slices.ContainsFunc(r.Report.Controls, func(l analysis.LaneReport) bool { return l.Role == record.RoleUnserved && l.Attempts > 0 })
 }
 
-// unservedAnswers searches for answers at a port that no Service has, before any change of endpoints. It is the port of the load balancer's health
-// checks, so that a node that passes them has a program that listens.
+// unservedAnswers searches for answers at a port that no Service has, before any change of endpoints.
 func unservedAnswers(r *Record) Finding {
 	ends := atExits(r)
 	switch {
@@ -83,9 +82,6 @@ func unservedAnswers(r *Record) Finding {
 		if a.Protocol == record.RoleUnserved && a.First < ends[0].begin {
 			return Finding{Seen, []string{fmt.Sprintf("%d connections to a port without a Service were accepted from %.1f s to %.1f s", a.Count, a.First.Seconds(), a.Last.Seconds())}}
 		}
-	}
-	if !slices.ContainsFunc(r.balanced(), func(node string) bool { return r.member(node, ends[0].begin) }) {
-		return cannotTell("no node passed the health checks of the load balancer: perhaps no program listens at their port")
 	}
 	return Finding{NotSeen, []string{"no connection to a port without a Service was accepted"}}
 }

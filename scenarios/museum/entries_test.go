@@ -457,19 +457,6 @@ func TestAPortOfNoProgramTellsNothing(t *testing.T) {
 	}
 }
 
-// Where no node passes the health checks, which ask the port of k8s-72236, no refusal shows that the address is not the node's.
-func TestAPortThatNoHealthCheckReaches(t *testing.T) {
-	e, s := simulated(t, "k8s-72236")
-	exits(10_500)(s)
-	s.unserved = ms(10 * whole)
-	s.balance(ms(5000), "web", webAddress, "node-1")
-	s.balance(ms(9000), "web", webAddress, "node-2")
-	s.balance(s.end-2*time.Second, "web", webAddress, "node-1")
-	if f := e.Judge(s.record(t)); f.Answer != CannotTell {
-		t.Errorf("%s: %q", f.Answer, f.Reasons)
-	}
-}
-
 // A loss that is shorter than the times between attempts over one node cannot be missed for certain.
 func TestFewAttemptsTellNothingOfAShortLoss(t *testing.T) {
 	judged := 0

@@ -95,17 +95,6 @@ func (r *Record) answered(protocol, node string, from, to time.Duration) bool {
 	})
 }
 
-// balanced are the nodes that were members of the measured Service's load balancer at any time.
-func (r *Record) balanced() (nodes []string) {
-	for _, e := range r.Events {
-		if b, is := e.Body.(record.Membership); is && r.measures(b.Service) {
-			nodes = append(nodes, b.Nodes...)
-		}
-	}
-	slices.Sort(nodes)
-	return slices.Compact(nodes)
-}
-
 // member reports whether a node was in the membership of the measured Service from one time to the end.
 func (r *Record) member(node string, from time.Duration) bool {
 	end := r.end()

@@ -20,20 +20,12 @@ func (e Entry) Facts() (facts []Fact) {
 	for _, f := range []Fact{{"issue", e.Issue, false}, {"fix", e.Fix, false}, {"affected", e.Affected, false}, {"fixed in", e.Fixed, false},
 		{"modes", e.ModeText(), false}, {"has the bug", e.Bad.String(), true}, {"does not", e.Good.String(), true},
 		{"trigger", e.trigger(), e.Timeline == nil}, {"look for", e.Look, false},
-		{"see it", "hitless museum run " + e.ID + " --subject " + e.Bad.String() + " --controlplane replay" + e.rateText(), true}} {
+		{"see it", "hitless museum run " + e.ID + " --subject " + e.Bad.String() + " --controlplane replay", true}} {
 		if f.Text != "" {
 			facts = append(facts, f)
 		}
 	}
 	return facts
-}
-
-// rateText is the flag for the rate of the pictures; empty for a timeline, which has its own.
-func (e Entry) rateText() string {
-	if e.Timeline != nil {
-		return ""
-	}
-	return fmt.Sprintf(" --rate %g", e.UsualRate())
 }
 
 // ModeText lists the modes of proxies that can have the bug.

@@ -28,6 +28,8 @@ const (
 	kep3836      = "KEP-3836: improve kube-proxy ingress connectivity reliability"
 	udpFlows     = "kubernetes test/e2e/network/conntrack.go: should be able to preserve UDP traffic when server pod cycles"
 	keptFlows    = "kubernetes#122740, #126130: a restart of the proxy moves UDP flows, although their pods are ready"
+	goneService  = "kubernetes#80403, #141371: a Service that was deleted still answers"
+	emptyService = "kubernetes#139628: a UDP flow to a Service without endpoints goes to a pod that is gone"
 )
 
 // disruption is a scenario and what it promises. Each word of lanes gives a spec: the lanes of one word are judged together.
@@ -41,20 +43,34 @@ type disruption struct {
 	fixed    bool     // the scenario itself chooses the lanes
 }
 
-// laneWords are the groups of lanes that disruptions name, with the promise about them.
-var laneWords = map[string]struct {
-	lanes    []string
-	promise  string
-	features []string
-}{
-	"new":       {[]string{newLane}, "", nil},
-	"open":      {[]string{longLane}, "open connections survive", []string{"open-connections"}},
-	"reused":    {[]string{reusedLane}, "connections that clients use again survive", []string{"open-connections"}},
-	"datagrams": {[]string{freshLane, stickyLane}, "datagrams are answered, of new and of old flows", []string{"udp"}},
-	"fresh":     {[]string{freshLane}, "datagrams of new flows are answered", []string{"udp"}},
-	flowsWord:   {[]string{stickyLane}, "a flow of datagrams whose pod has ended is answered by another pod within 2 s", []string{"udp", "removed-flows"}},
-	keptWord:    {[]string{stickyLane}, "a flow of datagrams stays with its pod while that is ready", []string{"udp", "kept-flows"}},
+// laneWords are the groups of lanes that disruptions name.
+var laneWords = map[string]laneWord{
+	"new":       {lanes: []string{newLane}},
+	"open":      {lanes: []string{longLane}, promise: "open connections survive", features: []string{"open-connections"}},
+	"reused":    {lanes: []string{reusedLane}, promise: "connections that clients use again survive", features: []string{"open-connections"}},
+	"datagrams": {lanes: []string{freshLane, stickyLane}, promise: "datagrams are answered, of new and of old flows", features: []string{"udp"}},
+	"fresh":     {lanes: []string{freshLane}, promise: "datagrams of new flows are answered", features: []string{"udp"}},
+	flowsWord: {lanes: []string{stickyLane}, promise: "a flow of datagrams whose pod has ended is answered by another pod within 2 s", source: udpFlows,
+		features: []string{"udp", "removed-flows"}},
+	"kept": {lanes: []string{stickyLane}, promise: "a flow of datagrams stays with its pod while that is ready", source: keptFlows,
+		features: []string{"udp", "kept-flows"}, also: Spec.judgeKept},
+	"deleted": {lanes: []string{newLane, stickyLane}, promise: "a Service answers no connection and no datagram from 2 s after its deletion on", source: goneService,
+		features: []string{"deletion", "udp"}, instead: Spec.judgeDeleted},
+	"refused": {lanes: []string{stickyLane}, promise: "a flow of datagrams to a Service without endpoints is refused if new connections are", source: emptyService,
+		features: []string{"removed-flows", "udp"}, instead: Spec.judgeRefused},
 }
+
+// laneWord is a group of lanes with what is promised about it.
+type laneWord struct {
+	lanes         []string
+	promise       string
+	source        string // empty for that of the disruption
+	features      []string
+	also, instead judgement // see Spec
+}
+
+// judgement judges the record of a spec's run. An error means that the record cannot be read.
+type judgement func(Spec, *record.History) (outcome, error)
 
 // removedFlows are the sources of promises about flows whose pods or Service are gone for a while, by the scenario.
 var removedFlows = map[string]string{
@@ -64,9 +80,6 @@ var removedFlows = map[string]string{
 
 // flowsWord is the group of lanes whose loss may last as long as followWithin: a pod ends before the proxies learn of it.
 const flowsWord = "flows"
-
-// keptWord is the group of lanes whose flow must stay with its pod.
-const keptWord = "kept"
 
 // followWithin is the longest loss of a flow of datagrams whose pod has ended.
 const followWithin = 2 * time.Second
@@ -163,7 +176,10 @@ func (d disruption) specs() (all []Spec) {
 		source, features := d.sourceOf(word)
 		all = append(all, Spec{Name: run.Name + " " + word, Promise: promise + familyWords[family].ending, Source: source, Level: level, Kind: Disruption,
 			Family: familyWords[family].family, Features: features, Run: &run, lanes: group.lanes,
-			ready: run.Set["change"] == "ready", follows: word == flowsWord, keeps: word == keptWord})
+			follows: word == flowsWord, also: group.also, instead: group.instead})
+		if run.Set["change"] == "ready" {
+			all[len(all)-1].also = Spec.judgeReadied
+		}
 	}
 	if len(d.lanes) > 0 && !d.fixed {
 		run.Set["lanes"] = strings.Join(lanes, ",")
@@ -174,15 +190,10 @@ func (d disruption) specs() (all []Spec) {
 // sourceOf returns where the promise about a group of lanes is made, and the features that it is about.
 func (d disruption) sourceOf(word string) (source string, features []string) {
 	features = slices.Concat(d.features, laneWords[word].features)
-	switch of := removedFlows[d.run.Scenario]; {
-	case of != "" && word == "datagrams":
+	if of := removedFlows[d.run.Scenario]; of != "" && word == "datagrams" {
 		return of, append(features, "removed-flows")
-	case word == flowsWord:
-		return udpFlows, features
-	case word == keptWord:
-		return keptFlows, features
 	}
-	return d.source, features
+	return cmp.Or(laneWords[word].source, d.source), features
 }
 
 // about names the disturbance of a run.
@@ -217,7 +228,7 @@ func disruptionRuns() []disruption {
 		{Run{Name: "rollout-external-ip", Scenario: "rollout", Set: set("rollouts", "1", "trafficPolicy", "Cluster", "replicas", "2", "shutdownDelay", "5s", "gracePeriod", "10s", "target", "externalIP")}, Extended,
 			"a rolling update loses no new connection at an external IP", endpointsDoc, []string{"rollout", "external-ip"}, nil, false},
 		{Run{Name: "restart-term", Scenario: "restart", Set: set("trafficPolicy", "Cluster")}, Core,
-			"a proxy that ends by SIGTERM and starts again loses no new connection", restartSource, []string{"restart"}, append(slices.Clone(withOpen), keptWord), false},
+			"a proxy that ends by SIGTERM and starts again loses no new connection", restartSource, []string{"restart"}, append(slices.Clone(withOpen), "kept"), false},
 		{Run{Name: "restart-kill", Scenario: "restart", Set: set("signal", "KILL", "which", "all", "trafficPolicy", "Cluster")}, Core,
 			"proxies that are killed at once and start again lose no new connection", restartSource, []string{"restart"}, []string{"open", "datagrams"}, false},
 		{Run{Name: "restart-stop", Scenario: "restart", Set: set("signal", "STOP", "which", "all", "downtime", "10s", "trafficPolicy", "Cluster")}, Extended,
@@ -242,7 +253,7 @@ func disruptionRuns() []disruption {
 		{Run{Name: "drain-reboot", Scenario: "drain", Set: set("what", "reboot", "off", "40s"), Nightly: true}, Extended,
 			"a node that reboots serves again when its proxy is healthy, and not before", kep3836, []string{"drain", "restart"}, nil, false},
 		{Run{Name: "scale-zero", Scenario: "scale", Set: set("away", "10s")}, Core,
-			"a Service that was scaled to zero serves as soon as a pod is ready", endpointsDoc, []string{"scale", "endpoints"}, []string{"datagrams"}, false},
+			"a Service that was scaled to zero serves as soon as a pod is ready", endpointsDoc, []string{"scale", "endpoints"}, []string{"datagrams", "refused"}, false},
 		{Run{Name: "policy-external", Scenario: "policy", Set: set("changes", "externalTrafficPolicy", "between", "3s")}, Core,
 			"a change of externalTrafficPolicy and back loses no new connection", policySource, []string{"policy-change", "external-policy-local"}, []string{"open"}, false},
 		{Run{Name: "policy-internal", Scenario: "policy", Set: set("changes", "internalTrafficPolicy", "between", "3s", "target", "clusterIP", "client", "pod")}, Core,
@@ -258,7 +269,7 @@ func disruptionRuns() []disruption {
 		{Run{Name: "recreate", Scenario: "recreate", Set: set("away", "5s")}, Extended,
 			"a Service that is created again with the same addresses serves 2 s later", e2e + "should work after the service has been recreated", []string{"recreate"}, nil, false},
 		{Run{Name: "recreate-node-port", Scenario: "recreate", Set: set("away", "5s", "target", "nodePort")}, Extended,
-			"a Service that is created again with the same node ports serves 2 s later", e2e + "should work after the service has been recreated", []string{"recreate", "node-port"}, []string{"datagrams"}, false},
+			"a Service that is created again with the same node ports serves 2 s later", e2e + "should work after the service has been recreated", []string{"recreate", "node-port"}, []string{"datagrams", "deleted"}, false},
 		{Run{Name: "api-away", Scenario: "api", Set: set("away", "40s", "relists", "0", "trafficPolicy", "Cluster", "shutdownDelay", "5s", "gracePeriod", "10s"), Rate: 20}, Core,
 			"proxies without an API server keep serving, and follow the next change", apiSource, []string{"api-outage", "rollout"}, nil, false},
 		{Run{Name: "api-relist", Scenario: "api", Set: set("away", "0s", "relists", "2", "trafficPolicy", "Cluster", "shutdownDelay", "5s", "gracePeriod", "10s")}, Core,

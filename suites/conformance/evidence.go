@@ -277,6 +277,12 @@ func (s Spec) failures(r *analysis.Report) *[]analysis.Failures {
 
 // judgeReport judges the lanes by the report of the run.
 func (s Spec) judgeReport(h *record.History, r *analysis.Report) (outcome, error) {
+	if s.instead != nil {
+		if r.Verdict != analysis.Pass && r.Verdict != analysis.Fail {
+			return outcome{State: stateOf(r.Verdict), Reasons: r.Reasons}, nil
+		}
+		return s.instead(s, h)
+	}
 	budget := h.Run.Budget
 	attempts, opens := 0, false
 	for _, lane := range r.Lanes {
@@ -302,11 +308,8 @@ func (s Spec) judgeReport(h *record.History, r *analysis.Report) (outcome, error
 		}
 		r = judged
 	}
-	switch pass := r.Verdict == analysis.Pass; {
-	case s.ready && pass:
-		return s.judgeReadied(h)
-	case s.keeps && pass:
-		return s.judgeKept(h)
+	if s.also != nil && r.Verdict == analysis.Pass {
+		return s.also(s, h)
 	}
 	return outcome{State: stateOf(r.Verdict), Reasons: r.Reasons}, nil
 }

@@ -120,9 +120,12 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 			}
 		}
 	}
+	if o.Scenario == "recreate" || o.Scenario == "scale" {
+		withoutService(lab, o.Scenario, protocols, fails)
+	}
 	for i := range lab.Attempts {
 		a := &lab.Attempts[i]
-		if lane := int(a.Lane) - 10; lane >= 0 && protocols[lane] == stickyLane {
+		if lane := int(a.Lane) - 10; lane >= 0 && protocols[lane] == stickyLane && a.Class == record.OK {
 			a.Backend = "web-kept"
 			if fails("moved") && a.Intended > recordtest.ScenarioAt+5*time.Second {
 				a.Backend = "web-other"
@@ -143,6 +146,34 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 		return nil, err
 	}
 	return &run.Result{Dir: o.Out, Report: report, HistorySha256: origin.HistorySha256, Command: origin.Command}, nil
+}
+
+// withoutService takes the Service or its pods away for some seconds, in which the lanes are refused.
+func withoutService(lab *recordtest.Lab, scenario string, protocols []string, fails func(string) bool) {
+	from, to := recordtest.ScenarioAt+10*time.Second, recordtest.ScenarioAt+20*time.Second
+	gone, back := "delete the Service", "create it again"
+	if scenario == "scale" {
+		gone, back = "scale to 0", "scale to 2"
+	}
+	if fails("no step") {
+		gone = "another step"
+	}
+	for step, at := range map[string]time.Duration{gone: from, back: to} {
+		for _, state := range []string{"begin", "end"} {
+			lab.Event(at, record.KindStep, "", step, state, "state", state)
+		}
+	}
+	lab.Excuse(record.PathAll, "", from, to+5*time.Second, 1, record.Refused, record.ReplyTimeout, record.ConnectTimeout)
+	for i := range lab.Attempts {
+		a := &lab.Attempts[i]
+		lane := int(a.Lane) - 10
+		if lane < 0 || a.Intended < from || a.Intended >= to || fails("answered "+protocols[lane]) {
+			continue
+		}
+		if a.Class, a.Connect, a.Backend = record.Refused, 0, ""; fails("lost " + protocols[lane]) {
+			a.Class = record.ReplyTimeout
+		}
+	}
 }
 
 // readyMeanwhile adds the restart of the proxy of node-1, in which the node's pod becomes ready: the one that answers afterwards, or another.

@@ -69,10 +69,10 @@ type Spec struct {
 	// Deviates says that the bundled proxier breaks the promise, as docs/conformance.md explains.
 	Deviates bool
 
-	lanes   []string                        // of a disruption: protocols of the lanes that must lose nothing, in each family of the run
-	ready   bool                            // of a disruption: pods became ready while proxies were away, and must be used again
+	lanes   []string                        // of a disruption: protocols of the lanes that are judged, in each family of the run
 	follows bool                            // of a disruption: the lanes may be lost for as long as followWithin
-	keeps   bool                            // of a disruption: the flow of the lanes must also stay with its pod
+	also    judgement                       // of a disruption: what else holds for lanes that lost no more than accepted; nil for nothing
+	instead judgement                       // of a disruption: what is judged in place of losses; nil for losses
 	check   string                          // of routing: name of the check in the record
 	cost    func(record.Cost) time.Duration // of cost: the cost that it judges
 }

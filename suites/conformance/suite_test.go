@@ -216,6 +216,28 @@ func TestAFlowStaysWithItsPod(t *testing.T) {
 	}
 }
 
+// A deleted Service answers neither new connections nor old flows. What is lost before and after is the promise of other specs.
+func TestADeletedServiceDoesNotAnswer(t *testing.T) {
+	for faults, want := range map[string]State{"none": Passed, "recreate-node-port:answered tcp-new": Failed, "recreate-node-port:answered udp-sticky": Failed,
+		"recreate-node-port:answered udp-fresh": Passed, "recreate-node-port:udp-sticky": Passed, "recreate-node-port:no step": Invalid} {
+		dir, output, _ := suite(t, faults, "-ginkgo.focus=^conformance a Service proxy recreate-node-port ")
+		if got := stateOfSpec(t, readReport(t, dir), "recreate-node-port deleted"); got.State != want {
+			t.Errorf("%s: %s, want %s: %v\n%s", faults, got.State, want, got.Reasons, output)
+		}
+	}
+}
+
+// An old flow of datagrams is refused where new connections are. A proxy that refuses nothing promises nothing here.
+func TestAFlowToAServiceWithoutEndpointsIsRefused(t *testing.T) {
+	for faults, want := range map[string]State{"none": Passed, "scale-zero:lost udp-sticky": Failed, "scale-zero:answered udp-sticky": Failed, "scale-zero:lost udp-fresh": Passed,
+		"scale-zero:lost tcp-new": Skipped, "scale-zero:no step": Invalid} {
+		dir, output, _ := suite(t, faults, "-ginkgo.focus=^conformance a Service proxy scale-zero ")
+		if got := stateOfSpec(t, readReport(t, dir), "scale-zero refused"); got.State != want {
+			t.Errorf("%s: %s, want %s: %v\n%s", faults, got.State, want, got.Reasons, output)
+		}
+	}
+}
+
 // A run that ended early proves nothing: its specs are invalid, and others go on.
 func TestARunThatEndsEarlyIsInvalid(t *testing.T) {
 	dir, _, failed := suite(t, "drain:early", someRuns)
