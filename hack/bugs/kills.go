@@ -27,7 +27,7 @@ type Kill struct {
 func Kills(of []museum.Entry) (all []Kill) {
 	for _, e := range of {
 		if e.Bad.Subject != e.Good.Subject {
-			all = append(all, Kill{e, mutants.Mutant{Name: e.Bad.Subject, Does: e.Title, Subject: e.Bad.Subject, Twin: e.Good.Subject, Runs: runsOf(e)}})
+			all = append(all, Kill{e, mutants.Mutant{Name: e.Bad.Subject, Does: e.Title, Features: features[e.ID], Subject: e.Bad.Subject, Twin: e.Good.Subject, Runs: runsOf(e)}})
 		}
 	}
 	return all
@@ -85,6 +85,13 @@ func runsOf(e museum.Entry) []string {
 		}
 	}
 	return runs
+}
+
+// Finds are the specs of the bug's features that fail with it and pass without it, in the order of the catalog.
+func (k Kill) Finds(t *mutants.Table) []conformance.Spec {
+	return slices.DeleteFunc(t.Kills(k.Mutant), func(s conformance.Spec) bool {
+		return !slices.ContainsFunc(k.Mutant.Features, func(f string) bool { return slices.Contains(s.Features, f) })
+	})
 }
 
 // NamesBug reports whether the source of a spec names the bug's own issue or fix, so that the spec may have been written for it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hitless/hitless/scenarios/museum"
 	"github.com/hitless/hitless/suites/conformance"
+	"github.com/hitless/hitless/suites/mutants"
 )
 
 // A run or a scenario that does not exist would never be measured.
@@ -21,6 +22,55 @@ func TestKillsNameRunsOfTheSuite(t *testing.T) {
 	for scenario := range scenarioRuns {
 		if !slices.ContainsFunc(museum.All(), func(e museum.Entry) bool { return e.Scenario == scenario }) {
 			t.Errorf("no bug has the scenario %s", scenario)
+		}
+	}
+}
+
+// Each bug that specs can find has its features, and no other bug has.
+func TestFeaturesOfBugs(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range conformance.Catalog() {
+		for _, f := range s.Features {
+			known[f] = true
+		}
+	}
+	kills := map[string]bool{}
+	for _, k := range Kills(museum.All()) {
+		kills[k.ID] = true
+		if _, has := features[k.ID]; !has {
+			t.Errorf("%s has no features", k.ID)
+		}
+	}
+	for id, all := range features {
+		for _, f := range all {
+			if !known[f] {
+				t.Errorf("%s: no spec has the feature %s", id, f)
+			}
+		}
+		if !kills[id] {
+			t.Errorf("%s has features, and no specimens that a spec could tell apart", id)
+		}
+	}
+}
+
+// A spec of another feature, which fails with the bug's version too, does not find the bug.
+func TestSpecsOfOtherFeaturesFindNothing(t *testing.T) {
+	var bug Kill
+	for _, k := range Kills(museum.All()) {
+		if k.ID == "k8s-111661" { // its specimens are of two minor versions, of which only the later one knows node hints
+			bug = k
+		}
+	}
+	table := func(failed ...string) *mutants.Table {
+		cell := func(failed ...string) mutants.Cell { return mutants.Cell{Run: "routing-ipv4", Program: "p", Failed: failed} }
+		return &mutants.Table{Rows: []mutants.Row{{Name: bug.Bad.Subject, Cells: []mutants.Cell{cell(failed...)}}, {Name: bug.Good.Subject, Cells: []mutants.Cell{cell()}}}}
+	}
+	for _, s := range conformance.Catalog() {
+		if s.Run.Name != "routing-ipv4" {
+			continue
+		}
+		if finds := bug.Finds(table(s.Name)); len(finds) > 0 != slices.Contains(s.Features, "health-check-node-port") {
+			t.Errorf("%s, with the features %q: %d specs find the bug", s.Name, s.Features, len(finds))
 		}
 	}
 }

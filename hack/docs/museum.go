@@ -96,18 +96,19 @@ func museumKills(top string) (string, error) {
 	}
 	var text, alone strings.Builder
 	text.WriteString("| bug | with it | without it | specs that fail with the bug only |\n|---|---|---|---|\n")
-	measured, found := 0, 0
+	measured, found, named := 0, 0, 0
 	var only []string // ids of bugs that no spec finds
-	left, marked := withoutKills(), false
+	left := withoutKills()
 	for _, k := range bugs.Kills(museum.All()) {
-		switch red := t.Kills(k.Mutant); {
+		switch red := k.Finds(t); {
 		case t.StateOf(k.Mutant) == mutants.NotMeasured:
 			left = append(left, k.ID)
 			continue
 		case len(red) > 0:
 			mark := ""
-			if slices.ContainsFunc(red, func(s conformance.Spec) bool { return bugs.NamesBug(s, k.Entry) }) {
-				mark, marked = " ¹", true
+			if !slices.ContainsFunc(red, func(s conformance.Spec) bool { return !bugs.NamesBug(s, k.Entry) }) {
+				mark = " ¹"
+				named++
 			}
 			fmt.Fprintf(&text, "| %s | %s | %s | %s%s |\n", k.ID, k.Bad.Subject, k.Good.Subject, mutants.Folded(red), mark)
 			found++
@@ -120,13 +121,13 @@ func museumKills(top string) (string, error) {
 	if measured == 0 {
 		return "*Not measured yet*: `make museum-kills` has not run both specimens of any bug.\n", nil
 	}
-	if marked {
-		text.WriteString("\n¹ one of these specs names the bug as its source, and may have been written for it\n")
+	if named > 0 {
+		text.WriteString("\n¹ each of these specs names the bug as its source, and may have been written for it\n")
 	}
 	if len(left) > 0 {
 		fmt.Fprintf(&text, "\nNot measured: %s.\n", strings.Join(left, "; "))
 	}
-	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured.", found, measured)
+	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured, %d of them only by specs that name the bug.", found, measured, named)
 	if len(only) > 0 {
 		text.WriteString(" Only their own entries find these:\n\n" + alone.String() + "\nThese specs would find them:\n\n| spec | bugs |\n|---|---|\n")
 		for _, w := range bugs.Wanted {

@@ -72,8 +72,9 @@ func measureBugs(ctx context.Context, subset string) (exitCode int, err error) {
 	if err != nil {
 		return 2, err
 	}
+	kills := bugs.Kills(entries)
 	var of []mutants.Mutant
-	for _, k := range bugs.Kills(entries) {
+	for _, k := range kills {
 		of = append(of, k.Mutant)
 	}
 	if len(of) == 0 {
@@ -84,8 +85,8 @@ func measureBugs(ctx context.Context, subset string) (exitCode int, err error) {
 		return exitCode, err
 	}
 	found := 0
-	for _, m := range of {
-		if len(table.Kills(m)) > 0 {
+	for _, k := range kills {
+		if len(k.Finds(table)) > 0 {
 			found++
 		}
 	}
