@@ -32,9 +32,6 @@ var sample = []string{smokeBug, "k8s-139516", "k8s-139628", "k8s-50977", "k8s-57
 // smokeBug is the bug whose run with it is in `make smoke`.
 const smokeBug = "k8s-92019"
 
-// churnBug takes 20 minutes of churn; package subjects runs it at night.
-const churnBug = "k8s-71071"
-
 var runs = map[string]*suites.Future{}
 
 // labelsOf returns the labels of the specs of a bug, with it and without it.
@@ -53,17 +50,12 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
-	for _, e := range entries() {
+	for _, e := range museum.All() {
 		bad, good := labelsOf(e.ID)
 		start(ctx, dir, e.ID+" bad", e, e.Bad, bad)
 		start(ctx, dir, e.ID+" good", e, e.Good, good)
 	}
 })
-
-// entries are the bugs that the suite runs.
-func entries() []museum.Entry {
-	return slices.DeleteFunc(museum.All(), func(e museum.Entry) bool { return e.ID == churnBug })
-}
 
 // start starts a run if its spec is selected.
 func start(ctx context.Context, dir, name string, e museum.Entry, s museum.Specimen, labels Labels) {
@@ -91,7 +83,7 @@ func expectAnswer(e museum.Entry, name string, want museum.Answer) {
 }
 
 var _ = Describe("the signature of a bug", func() {
-	for _, e := range entries() {
+	for _, e := range museum.All() {
 		bad, good := labelsOf(e.ID)
 		It("of "+e.ID+" is seen in "+e.Bad.String(), bad, func() { expectAnswer(e, e.ID+" bad", museum.Seen) })
 		It("of "+e.ID+" is not seen in "+e.Good.String(), good, func() { expectAnswer(e, e.ID+" good", museum.NotSeen) })

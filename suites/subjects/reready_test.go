@@ -21,8 +21,8 @@ import (
 	"github.com/hitless/hitless/suites"
 )
 
-// withoutMinSyncPeriod writes a subject file for kube-proxy v1.37.1 with a minimum sync period of 0. With the default of 1 s the pods
-// can become ready again only every 2 s, so that a run of minutes meets the window of 60 µs too rarely.
+// withoutMinSyncPeriod writes a subject file for kube-proxy v1.37.1 with a minimum sync period of 0. With the default of 1 s the pods can become
+// ready again only every 2 s, and a run of minutes has too few resets.
 func withoutMinSyncPeriod(ctx context.Context, dir string) string {
 	GinkgoHelper()
 	cached, err := cache.Dir()
@@ -44,8 +44,8 @@ func withoutMinSyncPeriod(ctx context.Context, dir string) string {
 	return "exec:" + file
 }
 
-// startReready starts a run in which two pods become unready and ready again, 100 times in all. Each pod has four open connections
-// with 250 requests per second each, so that about six requests meet a window of 60 µs.
+// startReready starts a run in which two pods become unready and ready again, 100 times in all. Each pod has four open connections with 250 requests
+// per second each, so that some requests meet a pod that was just deleted.
 func startReready(ctx context.Context, dir, name, subject string) {
 	runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "flap", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: 1, Subject: subject}, Seed: 1, Rate: 2,
 		Set: map[string]string{"antiAffinity": "off", "flaps": "50", "unready": "150ms", "openConnections": "8", "askEvery": "4.013ms",
@@ -61,7 +61,7 @@ func longLane(name string) analysis.LaneReport {
 	return laneOf(r, "tcp-long")
 }
 
-// kube-proxy deletes and adds an endpoint that becomes ready again. A packet between the two, within about 60 µs, ends its connection
+// kube-proxy deletes and adds an endpoint that becomes ready again. A packet between the two ends its connection
 // (net.ipv4.vs.expire_nodest_conn). The bundled proxier changes the weight instead.
 var _ = Describe("busy connections to pods that become ready again", suites.Nightly, Ordered, ContinueOnFailure, func() {
 	BeforeAll(func() {
