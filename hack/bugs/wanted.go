@@ -6,8 +6,6 @@ var Wanted = []struct {
 	Spec string   // a sentence
 	Bugs []string // ids
 }{
-	{"a flow of datagrams to a deleted Service is not answered", []string{"k8s-141371"}},
-	{"a flow of datagrams to a Service without endpoints is refused", []string{"k8s-139628"}},
 	{"a flow of datagrams follows a change of the target port", []string{"k8s-130542"}},
 	{"a flow of datagrams is answered again after the proxy's rules were lost", []string{"k8s-103857", "k8s-105192"}},
 	{"a flow of datagrams stays with its pod while another Service with its external IP changes", []string{"k8s-129982"}},

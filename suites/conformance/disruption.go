@@ -56,7 +56,7 @@ var laneWords = map[string]laneWord{
 		features: []string{"udp", "kept-flows"}, also: Spec.judgeKept},
 	"deleted": {lanes: []string{newLane, stickyLane}, promise: "a Service answers no connection and no datagram from 2 s after its deletion on", source: goneService,
 		features: []string{"deletion", "udp"}, instead: Spec.judgeDeleted},
-	"refused": {lanes: []string{stickyLane}, promise: "a flow of datagrams to a Service without endpoints is refused if new connections are", source: emptyService,
+	"refused": {lanes: []string{stickyLane}, promise: "a Service without endpoints refuses datagrams of old flows as it refuses new connections", source: emptyService,
 		features: []string{"removed-flows", "udp"}, instead: Spec.judgeRefused},
 }
 
