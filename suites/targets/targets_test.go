@@ -6,6 +6,7 @@ package targets
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,7 +15,9 @@ import (
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/suites"
+	"github.com/hitless/hitless/suites/faulty"
 )
 
 func TestTargets(t *testing.T) {
@@ -64,10 +67,24 @@ func reportOf(f *suites.Future) *analysis.Report {
 	return result.Report
 }
 
-var _ = Describe("a restart of each proxy", Ordered, func() {
+// rejecting describes the bundled proxier with a fault: after a restart node-1 rejects connections to the cluster IP for 700 ms.
+func rejecting() (file string) {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	program, file := filepath.Join(dir, "faulty"), filepath.Join(dir, "rejecting.yaml")
+	Expect(suites.Build(faulty.Package, program)).To(Succeed())
+	const fault = "node-1:rule:0s:700ms:output ip daddr 10.96.0.10 tcp dport 80 reject with tcp reset"
+	Expect(faulty.Write(file, "rejecting", program, []string{fault}, []string{"--after-restart"})).To(Succeed())
+	return file
+}
+
+var _ = Describe("a restart of each proxy", Ordered, ContinueOnFailure, func() {
 	var runs map[string]*suites.Future
 	BeforeAll(func() {
 		targets := map[string]target{"bundled": {"bundled", clusterIP}}
+		if suites.RunsUnlabeled() {
+			targets["rejecting"] = target{"exec:" + rejecting(), clusterIP}
+		}
 		if suites.Selected(suites.Nightly) {
 			targets["kube-proxy"] = target{"kube-proxy@v1.37.1/ipvs", nodePort}
 		}
@@ -78,53 +95,47 @@ var _ = Describe("a restart of each proxy", Ordered, func() {
 		Expect(reportOf(runs["bundled"]).Verdict).To(Equal(analysis.Pass))
 	})
 
+	It("drops connections of that node to a cluster IP with a proxier that rejects them when it starts again, the red twin", func() {
+		Expect(outage(reportOf(runs["rejecting"]), record.ProxyExited)).To(tellOfPods)
+	})
+
 	It("drops no connection from outside to a node port with kube-proxy v1.37.1 in mode ipvs", suites.Nightly, func() {
 		Expect(reportOf(runs["kube-proxy"]).Verdict).To(Equal(analysis.Pass))
 	})
 })
 
-// The red twins: the same lanes drop connections when the tables of their node are empty, and the report names the cause.
-var _ = Describe("a node whose tables are empty", Ordered, ContinueOnFailure, func() {
+// More red twins: the same lanes drop connections when the tables of their node are empty, and the report names the cause.
+var _ = Describe("a node whose tables are empty", Ordered, ContinueOnFailure, suites.Nightly, func() {
 	var runs map[string]*suites.Future
 	BeforeAll(func() {
-		targets := map[string]target{}
-		if suites.RunsUnlabeled() {
-			targets["kube-proxy"] = target{"kube-proxy@v1.37.1/ipvs", clusterIP}
-		}
-		if suites.Selected(suites.Nightly) {
-			targets["bundled"] = target{"bundled", nodePort}
-		}
+		targets := map[string]target{"kube-proxy": {"kube-proxy@v1.37.1/ipvs", clusterIP}, "bundled": {"bundled", nodePort}}
 		runs = begin("fault", targets, map[string]string{"node": "node-1"})
 	})
 
-	// outage returns the outage of new connections, which must be on node-1 and as long as the fault.
-	outage := func(r *analysis.Report) analysis.OutageReport {
-		GinkgoHelper()
-		Expect(r.Verdict).To(Equal(analysis.Fail))
-		open, err := suites.FindLane(r, "tcp-long")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(open.Outages).NotTo(BeEmpty()) // without the table the node answers their requests with RST
-		for _, l := range r.Lanes {
-			if l.Name != "tcp-new" {
-				continue
-			}
-			Expect(l.Outages).To(HaveLen(1))
-			o := l.Outages[0]
-			Expect(o.Node).To(Equal("node-1"))
-			Expect(o.LowerMs).To(BeNumerically("<=", 730))
-			Expect(o.UpperMs).To(BeNumerically(">=", 700))
-			Expect(o.Cause.Event).To(Equal("proxy flushed"))
-			return o
-		}
-		Fail("the report has no lane tcp-new")
-		return analysis.OutageReport{}
-	}
-
-	It("drops connections from outside to its node port", suites.Nightly, func() { outage(reportOf(runs["bundled"])) })
+	It("drops connections from outside to its node port", func() { outage(reportOf(runs["bundled"]), record.ProxyFlushed) })
 
 	It("drops connections from that node to a cluster IP, while the pods answer at their own addresses", func() {
-		o := outage(reportOf(runs["kube-proxy"]))
-		Expect(o.Pods).To(HaveLen(3))
-		Expect(o.Cause.Text).To(ContainSubstring("all of 3 pods answered at their own addresses all the while"))
+		Expect(outage(reportOf(runs["kube-proxy"]), record.ProxyFlushed)).To(tellOfPods)
 	})
 })
+
+// tellOfPods matches an outage during which all pods answered at their own addresses.
+var tellOfPods = And(HaveField("Pods", HaveLen(3)), HaveField("Cause.Text", ContainSubstring("all of 3 pods answered at their own addresses all the while")))
+
+// outage returns the outage of new connections, which must be on node-1, as long as the fault and by this event of its proxy.
+func outage(r *analysis.Report, event record.ProxyState) analysis.OutageReport {
+	GinkgoHelper()
+	Expect(r.Verdict).To(Equal(analysis.Fail))
+	open, err := suites.FindLane(r, record.ProtocolLong)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(open.Outages).NotTo(BeEmpty()) // the node answers their requests with RST
+	l, err := suites.FindLane(r, record.ProtocolNew)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(l.Outages).To(HaveLen(1))
+	o := l.Outages[0]
+	Expect(o.Node).To(Equal("node-1"))
+	Expect(o.LowerMs).To(BeNumerically("<=", 730))
+	Expect(o.UpperMs).To(BeNumerically(">=", 700))
+	Expect(o.Cause.Event).To(Equal("proxy " + string(event)))
+	return o
+}
