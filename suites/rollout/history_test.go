@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -99,6 +100,27 @@ func generations(h *record.History) int {
 	return len(set)
 }
 
+// checkReplaced returns an error unless two rollouts replaced pods while the load balancer followed.
+func checkReplaced(h *record.History) error {
+	GinkgoHelper()
+	rollouts := rolloutsOf(h)
+	if len(rollouts) != 2 {
+		return fmt.Errorf("%d rollouts, want 2", len(rollouts))
+	}
+	if n := generations(h); n < 3 {
+		return fmt.Errorf("pods of %d generations answered, want 3", n)
+	}
+	for _, r := range rollouts {
+		switch {
+		case r.terminatingAnswers == 0:
+			return fmt.Errorf("no terminating pod answered: %+v", r)
+		case len(r.removed) == 0 || len(r.added) == 0:
+			return fmt.Errorf("the membership does not change: %+v", r)
+		}
+	}
+	return nil
+}
+
 // window returns the times of the first and the last rollout event.
 func window(h *record.History) (first, last time.Duration) {
 	GinkgoHelper()
@@ -113,13 +135,20 @@ func window(h *record.History) (first, last time.Duration) {
 	return first, last
 }
 
-func attemptsPerSecond(h *record.History) map[int]int {
+// secondsWithout are those without an attempt, from 10 s before the first event of a rollout to 20 s after the last.
+func secondsWithout(h *record.History) (seconds []int) {
 	GinkgoHelper()
 	counts := map[int]int{}
 	for _, a := range attempts(h) {
 		counts[int(a.Intended.Seconds())]++
 	}
-	return counts
+	first, last := window(h)
+	for second := int((first - 10*time.Second).Seconds()) + 1; second < int((last + 20*time.Second).Seconds()); second++ {
+		if counts[second] == 0 {
+			seconds = append(seconds, second)
+		}
+	}
+	return seconds
 }
 
 // terminationAndRemoval returns when a node's pod started terminating before an outage that begins at from, and when the load balancer

@@ -98,23 +98,28 @@ var _ = Describe("a rolling update behind externalTrafficPolicy: Local", func() 
 
 	It("replaces pods: three generations answer, terminating pods answer in each rollout, and the load balancer's membership changes", func() {
 		_, history := finished(withFallback)
-		rollouts := rolloutsOf(history)
-		Expect(rollouts).To(HaveLen(2))
-		Expect(generations(history)).To(BeNumerically(">=", 3))
-		for _, r := range rollouts {
-			Expect(r.terminatingAnswers).To(BeNumerically(">", 0), "%+v", r)
-			Expect(r.removed).NotTo(BeEmpty(), "%+v", r)
-			Expect(r.added).NotTo(BeEmpty(), "%+v", r)
-		}
+		Expect(checkReplaced(history)).To(Succeed())
 	})
+
+	DescribeTable("replaces no pods, the red twins, in a record", func(keep kept, missing string) {
+		_, history := finished(withFallback)
+		Expect(checkReplaced(forged(history, keep))).To(MatchError(ContainSubstring(missing)))
+	},
+		Entry("without the second rollout", kept{event: firstRollout()}, "1 rollouts"),
+		Entry("whose pods are of two generations", kept{attempt: twoGenerations()}, "2 generations"),
+		Entry("without answers of terminating pods", kept{attempt: noneTerminating}, "no terminating pod"),
+		Entry("without changes of the membership", kept{event: noMembership}, "the membership does not change"))
 
 	It("has attempts in every second from 10 s before the first event to 20 s after the last", func() {
 		_, history := finished(withFallback)
+		Expect(secondsWithout(history)).To(BeEmpty())
+	})
+
+	It("has a second without attempts, the red twin, in the record of a prober that stood still", func() {
+		_, history := finished(withFallback)
 		first, last := window(history)
-		counts := attemptsPerSecond(history)
-		for second := int((first - 10*time.Second).Seconds()) + 1; second < int((last + 20*time.Second).Seconds()); second++ {
-			Expect(counts[second]).To(BeNumerically(">", 0), "second %d", second)
-		}
+		still := []int{int((first - 8*time.Second).Seconds()), int(last.Seconds()) + 18}
+		Expect(secondsWithout(forged(history, kept{attempt: outside(still)}))).To(Equal(still))
 	})
 
 	It("drops connections until the health check removes the node when terminating endpoints are not used (kubernetes#85643)", func() {
@@ -140,11 +145,19 @@ var _ = Describe("a repeated run", func() {
 		for range cap(hogged) {
 			Expect(<-hogged).To(BeNumerically(">", 0), "without time the hog shows nothing")
 		}
-		Expect(second.InputsSha256).To(Equal(first.InputsSha256))
-		Expect(second.HistorySha256).To(Equal(first.HistorySha256))
-		for _, name := range []string{"report.json", "history/run.json", "history/events.ndjson", "history/attempts.bin"} {
-			Expect(same(first.Dir, second.Dir, name)).To(BeTrue(), name)
-		}
+		Expect(differing(first, second)).To(BeEmpty())
+	})
+
+	It("differs in each hash and file with another parameter, the red twin", func() {
+		first, _ := finished(withFallback)
+		other, _ := finished(withoutFallback)
+		Expect(differing(first, other)).To(Equal(append([]string{"inputs", "history"}, repeatedFiles...)))
+	})
+
+	It("has another hash when one attempt took a nanosecond longer, another red twin", func() {
+		first, history := finished(withFallback)
+		Expect(record.HistorySha256(forged(history, kept{}).Dir())).To(Equal(first.HistorySha256))
+		Expect(record.HistorySha256(forged(history, kept{attempt: slower(1000)}).Dir())).NotTo(Equal(first.HistorySha256))
 	})
 
 	It("gives a different history and the same verdict with another seed", suites.Nightly, func() {
@@ -156,6 +169,26 @@ var _ = Describe("a repeated run", func() {
 		Expect(latencies(history)).NotTo(Equal(latencies(one)), "the seed must change the timing of connections")
 	})
 })
+
+// repeatedFiles are the files of a run that a repetition has byte for byte.
+var repeatedFiles = []string{"report.json", "history/run.json", "history/events.ndjson", "history/attempts.bin"}
+
+// differing are the hashes and the files in which two runs differ.
+func differing(one, other *run.Result) (all []string) {
+	GinkgoHelper()
+	if one.InputsSha256 != other.InputsSha256 {
+		all = append(all, "inputs")
+	}
+	if one.HistorySha256 != other.HistorySha256 {
+		all = append(all, "history")
+	}
+	for _, name := range repeatedFiles {
+		if !same(one.Dir, other.Dir, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
 
 func same(one, other, name string) bool {
 	GinkgoHelper()

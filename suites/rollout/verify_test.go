@@ -29,7 +29,7 @@ var _ = Describe("the packets of a run that loses connections", func() {
 
 	DescribeTable("do not agree with the record of a prober that", func(broken prober, kind verify.Kind) {
 		result, history := finished(withoutFallback)
-		r := verified(writtenBy(broken, history), result.Dir)
+		r := verified(forged(history, kept{attempt: broken}), result.Dir)
 		Expect(r.Findings).To(ContainElement(HaveField("Kind", kind)))
 	},
 		Entry("discards one failed attempt in fifty", discarding, verify.Unrecorded),
@@ -110,30 +110,4 @@ func renaming(a *record.Attempt, _ int) bool {
 		a.Class = record.ReplyTimeout
 	}
 	return true
-}
-
-// writtenBy is the record as a broken prober writes it.
-func writtenBy(broken prober, h *record.History) *record.History {
-	GinkgoHelper()
-	dir := filepath.Join(GinkgoT().TempDir(), record.HistoryDir)
-	w, err := record.NewHistoryWriter(dir, h.Run)
-	Expect(err).NotTo(HaveOccurred())
-	for e, err := range h.Events() {
-		Expect(err).NotTo(HaveOccurred())
-		w.Event(e)
-	}
-	failed := 0
-	for a, err := range h.Attempts() {
-		Expect(err).NotTo(HaveOccurred())
-		if a.Class.Dropped() {
-			failed++
-		}
-		if broken(&a, failed) {
-			w.Attempt(a)
-		}
-	}
-	Expect(w.Close()).To(Succeed())
-	spoiled, err := record.OpenUnsealed(filepath.Dir(dir))
-	Expect(err).NotTo(HaveOccurred())
-	return spoiled
 }
