@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the slowest tests and the test programs that took most CPU time, from the folder HITLESS_TIMES (out/times), which
-# hack/gotest.sh fills.
+# Prints the slowest tests, the test programs that took most CPU time and the skipped tests, from the folder HITLESS_TIMES (out/times), which
+# hack/gotest.sh fills. The exit code is that of hack/skips.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 times=${HITLESS_TIMES:-out/times}
@@ -15,3 +15,4 @@ fi
 printf '\n== test programs by CPU time, in seconds: wall, CPU, rest of the wall time\n'
 awk -F'\t' '{ cpu = $2 + $3; rest = $1 - cpu; if (rest < 0) rest = 0; printf "%.1f\t%.1f\t%.1f\t%s\n", $1, cpu, rest, $4 }' "$times/programs.tsv" |
   sort -t"$(printf '\t')" -k2,2gr | first 20
+hack/skips.sh

@@ -14,7 +14,7 @@ var pagesDir = flag.String("pages", "", "write the synthetic reports into this f
 // TestPagesToLookAt writes nothing unless it is asked to: go test -run PagesToLookAt ./reports -args -pages=FOLDER
 func TestPagesToLookAt(t *testing.T) {
 	if *pagesDir == "" {
-		t.Skip("no folder was named with -pages")
+		t.Skip("runs only by hand, with -pages=FOLDER")
 	}
 	for name, s := range recordtest.PageLabs() {
 		dir := filepath.Join(*pagesDir, name)

@@ -58,7 +58,7 @@ func hangsBesideZeros(c *compare.Comparison) error {
 func TestFirstSeedIsCommitted(t *testing.T) {
 	c, err := compare.Read(t.Context(), filepath.Join(top, soakFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("no result of `make first-seed` is committed; the page says so")
+		t.Skip("runs only with a committed result of `make first-seed`, and the page says that there is none")
 	}
 	if err != nil {
 		t.Fatal(err)

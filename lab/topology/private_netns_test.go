@@ -244,7 +244,7 @@ func TestControlGroupOfANode(t *testing.T) {
 		if n.Nodes[0].own.group != nil {
 			t.Error("in the kernel of this machine the node has a control group")
 		}
-		t.Skip("control groups need a kernel of the lab's own: suites/proxier runs this test in one")
+		t.Skip("runs only in a kernel of the lab's own, which has the control groups for itself: in suites/proxier")
 	}
 	n := created(t, Config{Nodes: 2, OwnKernel: true})
 	s, err := procs.New(t.TempDir())
