@@ -132,7 +132,7 @@ evidence: packages build ## make all committed results anew with this program, w
 upstream-e2e-results: packages build ## run upstream's suite against five proxies for docs/upstream-e2e.md (four hours of an idle machine); committed rows are not run again; SUBSET=bundled
 	@hack/upstream-e2e-results.sh
 
-upstream-rolling-update: packages build ## run upstream's spec of a rolling update against a lab, and hitless watch beside it (17 minutes); SUBJECT=kube-proxy@v1.25.3/iptables POLICY=Local OUT=out/upstream-rolling-update
+upstream-rolling-update: packages build ## run upstream's spec of a rolling update against a lab, and hitless watch beside it, for docs/results/upstream-rolling-update.md (17 minutes); SUBJECT=kube-proxy@v1.25.3/iptables POLICY=Local OUT=out/upstream-rolling-update
 	@hack/upstream-rolling-update.sh
 
 upstream-e2e: packages build ## run Kubernetes' own e2e specs against a lab (40 minutes after the build, which takes 20 minutes of CPU time once); SUBJECT=kube-proxy@v1.37.1/nftables FOCUS=REGEXP OUT=out/upstream-e2e; fails when a spec fails

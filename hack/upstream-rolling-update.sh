@@ -4,11 +4,13 @@
 #   SUBJECT   proxy of the lab (kube-proxy@v1.25.3/iptables, which drops connections)
 #   POLICY    externalTrafficPolicy of the spec: Local or Cluster (Local)
 #   OUT       folder of both results: upstream.log has what upstream counted, watch/ has the report of hitless (out/upstream-rolling-update)
-# `go run ./hack/docs rolling-update DIR PROXY` takes the figures of such a folder into docs/results/upstream-rolling-update.
+# The figures of a run with the default SUBJECT and POLICY go to docs/results/upstream-rolling-update and its page, whichever verdict it has;
+# `go run ./hack/docs rolling-update DIR PROXY` takes those of a folder.
 # Exit code: that of hack/upstream-e2e.sh. The verdict of hitless is in watch/report.json.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export SUBJECT=${SUBJECT:-kube-proxy@v1.25.3/iptables} OUT=${OUT:-out/upstream-rolling-update}
+pictured=kube-proxy@v1.25.3/iptables
+export SUBJECT=${SUBJECT:-$pictured} OUT=${OUT:-out/upstream-rolling-update}
 export TZ=UTC # of the suite's log and the watch
 if [ "${1-}" != beside ]; then
   code=0
@@ -19,6 +21,10 @@ if [ "${1-}" != beside ]; then
     sed 's/&#xA;/\n/g; s/&#34;/"/g' "$OUT/junit.xml" |
       grep -E '\] (Update daemon pods environment|Got error testing for|Load Balancer total HTTP|Network errors|HTTP errors|Success rate)'
   } >"$OUT/upstream.log"
+  if [ "$SUBJECT ${POLICY:-Local}" = "$pictured Local" ]; then
+    ${GO:-go} run ./hack/docs rolling-update "$OUT" "${SUBJECT/@/ }"
+    echo "the tables of docs/results/upstream-rolling-update.md are of this run; the text between them has figures of the run before" >&2
+  fi
   exit $code
 fi
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -52,6 +53,55 @@ esac
 			specs, err := os.ReadFile(filepath.Join(out, "specs.tsv"))
 			if _, rows, _ := strings.Cut(string(specs), "\n"); rows != c.specs || (err == nil) != (c.specs != "") {
 				t.Errorf("the specs are %q (%v)", specs, err)
+			}
+		})
+	}
+}
+
+// A run of the subject and the policy of the page goes to docs/results, whichever verdict it has. Other runs do not, nor does one without a result.
+func TestUpstreamsRollingUpdateIsKept(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the script needs programs of Linux")
+	}
+	for name, c := range map[string]struct {
+		code      int // of the suite
+		variables []string
+		kept      bool
+	}{
+		"it passes":         {0, nil, true},
+		"it fails":          {1, nil, true},
+		"no result":         {2, nil, false},
+		"another subject":   {0, []string{"SUBJECT=bundled"}, false},
+		"another policy":    {0, []string{"POLICY=Cluster"}, false},
+		"with the defaults": {0, []string{"SUBJECT=kube-proxy@v1.25.3/iptables", "POLICY=Local"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			out, log := filepath.Join(dir, "out"), filepath.Join(dir, "log")
+			text, err := os.ReadFile("../../hack/upstream-rolling-update.sh")
+			if err != nil {
+				t.Fatal(err)
+			}
+			played(t, filepath.Join(dir, "hack"), "upstream-rolling-update.sh", string(text))
+			played(t, filepath.Join(dir, "hack"), "upstream-e2e.sh", `#!/bin/sh
+mkdir -p "$OUT/watch"
+echo '{"started": "2026-11-27T17:00:00Z"}' >"$OUT/watch/host.json"
+echo 'I1127 17:00:10.5 1 x.go:1] Success rate: 99.93%' >"$OUT/junit.xml"
+exit `+fmt.Sprint(c.code)+"\n")
+			played(t, dir, "go", "#!/bin/sh\necho \"$@\" >"+log+"\n")
+			code, said := script(t, filepath.Join(dir, "hack", "upstream-rolling-update.sh"), append(c.variables, "OUT="+out, "GO="+filepath.Join(dir, "go"))...)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d:\n%s", code, c.code, said)
+			}
+			want := ""
+			if c.kept {
+				want = "run ./hack/docs rolling-update " + out + " kube-proxy v1.25.3/iptables\n"
+			}
+			if calls, _ := os.ReadFile(log); string(calls) != want {
+				t.Errorf("called go with %q, want %q:\n%s", calls, want, said)
+			}
+			if lines, err := os.ReadFile(filepath.Join(out, "upstream.log")); c.code < 2 && (err != nil || !strings.HasPrefix(string(lines), "the watch began at 2026-11-27T17:00:00Z\nI1127")) {
+				t.Errorf("the log of upstream: %q (%v)", lines, err)
 			}
 		})
 	}
