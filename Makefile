@@ -127,6 +127,7 @@ museum-tried: packages build ## run the triggers of bugs that the museum does no
 	@hack/museum-tried.sh
 
 evidence: packages build ## make all committed results anew with this program, without the museum, the kill score, the nightly suites, and upstream's suite and rolling update; continues; PLAN=1 shows the plan only; SHARD=1/2 makes a part; MERGE=../first,../second copies the parts of other trees (six to seven hours)
+	@hack/packages.sh tests
 	$(GO) run ./hack/evidence $(if $(PLAN),-plan) $(if $(SHARD),-shard $(SHARD)) $(if $(MERGE),-merge $(MERGE))
 
 upstream-e2e-results: packages build ## run upstream's suite against five proxies for docs/upstream-e2e.md (four hours of an idle machine); committed rows are not run again; SUBSET=bundled
