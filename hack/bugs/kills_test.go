@@ -62,7 +62,9 @@ func TestSpecsOfOtherFeaturesFindNothing(t *testing.T) {
 		}
 	}
 	table := func(failed ...string) *mutants.Table {
-		cell := func(failed ...string) mutants.Cell { return mutants.Cell{Run: "routing-ipv4", Program: "p", Failed: failed} }
+		cell := func(failed ...string) mutants.Cell {
+			return mutants.Cell{Run: "routing-ipv4", Program: "p", Failed: failed}
+		}
 		return &mutants.Table{Rows: []mutants.Row{{Name: bug.Bad.Subject, Cells: []mutants.Cell{cell(failed...)}}, {Name: bug.Good.Subject, Cells: []mutants.Cell{cell()}}}}
 	}
 	for _, s := range conformance.Catalog() {

@@ -92,19 +92,22 @@ func check(t *testing.T, top string) *Checked {
 	return c
 }
 
-// A verification that disagrees is listed, whichever program made it.
-func TestDisagreementsAreListed(t *testing.T) {
-	data, err := os.ReadFile("../../docs/results/verified/rollout-1.json")
+// oneVerified is a committed verification that agrees.
+func oneVerified(t *testing.T) *verify.Result {
+	t.Helper()
+	r, err := ReadVerified(t.Context(), "../../docs/results/verified/rollout-1.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r verify.Result
-	if err := json.Unmarshal(data, &r); err != nil {
-		t.Fatal(err)
-	}
+	return r
+}
+
+// A verification that disagrees is listed, whichever program made it.
+func TestDisagreementsAreListed(t *testing.T) {
+	r := oneVerified(t)
 	top := t.TempDir()
 	listed := func() bool {
-		text, err := json.Marshal(&r)
+		text, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,17 +131,10 @@ func TestDisagreementsAreListed(t *testing.T) {
 
 // A verification tells classes and causes, so that one of another program that lost otherwise differs.
 func TestVerificationsTellTheirFailures(t *testing.T) {
-	data, err := os.ReadFile("../../docs/results/verified/rollout-1.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r verify.Result
-	if err := json.Unmarshal(data, &r); err != nil {
-		t.Fatal(err)
-	}
+	r := oneVerified(t)
 	read := func(failures *[]analysis.Failures) Row {
 		r.Run.Failures = failures
-		text, err := json.Marshal(&r)
+		text, err := json.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -181,9 +181,16 @@ func TestLatencyTurnsTheSpecOfItsLaneRed(t *testing.T) {
 
 // A proxy that removes rules of another program breaks the promise to leave them alone: that is no measurement that cannot be trusted.
 func TestAProxyThatRemovesForeignRulesFails(t *testing.T) {
-	for faults, want := range map[string]State{"none": Passed, "interference-stale-allow:removal": Failed} {
-		dir, output, _ := suite(t, faults, "-ginkgo.focus=^conformance a Service proxy interference-stale-allow ")
-		if got := stateOfSpec(t, readReport(t, dir), "interference-stale-allow new"); got.State != want {
+	expectStates(t, "interference-stale-allow new", map[string]State{"none": Passed, "interference-stale-allow:removal": Failed})
+}
+
+// expectStates runs the specs of a run with each of some faults, and expects the states of one of them.
+func expectStates(t *testing.T, spec string, states map[string]State) {
+	t.Helper()
+	run, _, _ := strings.Cut(spec, " ")
+	for faults, want := range states {
+		dir, output, _ := suite(t, faults, "-ginkgo.focus=^conformance a Service proxy "+run+" ")
+		if got := stateOfSpec(t, readReport(t, dir), spec); got.State != want {
 			t.Errorf("%s: %s, want %s: %v\n%s", faults, got.State, want, got.Reasons, output)
 		}
 	}
@@ -192,13 +199,8 @@ func TestAProxyThatRemovesForeignRulesFails(t *testing.T) {
 // A pod that became ready during the restart must answer over its node, also where another pod hides that it does not. Without such a pod
 // nothing was measured.
 func TestAPodThatBecameReadyIsUsed(t *testing.T) {
-	for faults, want := range map[string]State{"none": Passed, "restart-ready:unused": Failed, "restart-ready:no pod": Invalid,
-		"restart-ready:no second pod": Invalid, "restart-ready:tcp-new": Failed} {
-		dir, output, _ := suite(t, faults, "-ginkgo.focus=^conformance a Service proxy restart-ready ")
-		if got := stateOfSpec(t, readReport(t, dir), "restart-ready new"); got.State != want {
-			t.Errorf("%s: %s, want %s: %v\n%s", faults, got.State, want, got.Reasons, output)
-		}
-	}
+	expectStates(t, "restart-ready new", map[string]State{"none": Passed, "restart-ready:unused": Failed, "restart-ready:no pod": Invalid,
+		"restart-ready:no second pod": Invalid, "restart-ready:tcp-new": Failed})
 }
 
 // A flow of datagrams whose pod is ready must stay with it. Where no known pod answered, nothing was measured.
@@ -218,24 +220,14 @@ func TestAFlowStaysWithItsPod(t *testing.T) {
 
 // A deleted Service answers neither new connections nor old flows. What is lost before and after is the promise of other specs.
 func TestADeletedServiceDoesNotAnswer(t *testing.T) {
-	for faults, want := range map[string]State{"none": Passed, "recreate-node-port:answered tcp-new": Failed, "recreate-node-port:answered udp-sticky": Failed,
-		"recreate-node-port:answered udp-fresh": Passed, "recreate-node-port:udp-sticky": Passed, "recreate-node-port:no step": Invalid} {
-		dir, output, _ := suite(t, faults, "-ginkgo.focus=^conformance a Service proxy recreate-node-port ")
-		if got := stateOfSpec(t, readReport(t, dir), "recreate-node-port deleted"); got.State != want {
-			t.Errorf("%s: %s, want %s: %v\n%s", faults, got.State, want, got.Reasons, output)
-		}
-	}
+	expectStates(t, "recreate-node-port deleted", map[string]State{"none": Passed, "recreate-node-port:answered tcp-new": Failed, "recreate-node-port:answered udp-sticky": Failed,
+		"recreate-node-port:answered udp-fresh": Passed, "recreate-node-port:udp-sticky": Passed, "recreate-node-port:no step": Invalid})
 }
 
 // An old flow of datagrams is refused where new connections are. A proxy that refuses nothing promises nothing here.
 func TestAFlowToAServiceWithoutEndpointsIsRefused(t *testing.T) {
-	for faults, want := range map[string]State{"none": Passed, "scale-zero:lost udp-sticky": Failed, "scale-zero:answered udp-sticky": Failed, "scale-zero:lost udp-fresh": Passed,
-		"scale-zero:lost tcp-new": Skipped, "scale-zero:no step": Invalid} {
-		dir, output, _ := suite(t, faults, "-ginkgo.focus=^conformance a Service proxy scale-zero ")
-		if got := stateOfSpec(t, readReport(t, dir), "scale-zero refused"); got.State != want {
-			t.Errorf("%s: %s, want %s: %v\n%s", faults, got.State, want, got.Reasons, output)
-		}
-	}
+	expectStates(t, "scale-zero refused", map[string]State{"none": Passed, "scale-zero:lost udp-sticky": Failed, "scale-zero:answered udp-sticky": Failed, "scale-zero:lost udp-fresh": Passed,
+		"scale-zero:lost tcp-new": Skipped, "scale-zero:no step": Invalid})
 }
 
 // A run that ended early proves nothing: its specs are invalid, and others go on.
