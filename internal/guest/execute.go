@@ -62,7 +62,7 @@ func inLab(ctx context.Context, base Plan, settle func() (Plan, error), r *recor
 		if plan, err = settle(); err != nil {
 			return choice, err
 		}
-		if scenario, err = plan.scenario(); err != nil {
+		if scenario, err = plan.ScenarioEntry(); err != nil {
 			return choice, err
 		}
 		return plan.choice()

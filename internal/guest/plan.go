@@ -86,8 +86,8 @@ func (p Plan) Marshal() ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// scenario is the scenario of the plan.
-func (p Plan) scenario() (scenarios.Scenario, error) {
+// ScenarioEntry is the scenario of the plan, also of one with a timeline. The error is that of scenarios.Find, or of the timeline.
+func (p Plan) ScenarioEntry() (scenarios.Scenario, error) {
 	if len(p.Timeline) == 0 {
 		return scenarios.Find(p.Scenario, p.Offers())
 	}
@@ -109,7 +109,7 @@ func (p Plan) CheckHost() error {
 	if !p.lab() {
 		return nil
 	}
-	s, err := p.scenario()
+	s, err := p.ScenarioEntry()
 	if err != nil {
 		return err
 	}

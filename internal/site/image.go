@@ -107,7 +107,7 @@ func (l *lab) addPlanTools(ctx context.Context, p *packer, proxies []subject.Spe
 			return err
 		}
 	}
-	scenario, _ := scenarios.Find(plan.Scenario, plan.Offers()) // a benchmark has no scenario, and needs no tools for one
+	scenario, _ := plan.ScenarioEntry() // a benchmark has none, and needs no tools for one
 	if slices.Contains(scenario.Needs(plan.Parameters), scenarios.NodeCommands) || slices.ContainsFunc(proxies, func(p subject.Spec) bool { return p.Name == subject.KubeProxy }) {
 		return p.addProxyTools(ctx)
 	}
