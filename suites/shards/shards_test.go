@@ -202,6 +202,7 @@ func promised(dir, name string, suite bool) string {
 		return ""
 	case suite && name == reports.JUnitFile:
 		all := specs.FindAllString(string(data), -1)
+		Expect(all).NotTo(BeEmpty(), name)
 		slices.Sort(all)
 		return strings.Join(all, "\n")
 	case path.Base(name) == record.AttemptsFile: // its differences as text would be unreadable
