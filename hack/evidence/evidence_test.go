@@ -107,6 +107,19 @@ func TestThePlan(t *testing.T) {
 	}
 }
 
+// Steps are chosen by the names of the plan.
+func TestChosenSteps(t *testing.T) {
+	if some, err := chosen(steps, "kernels,upgrades"); err != nil || len(some) != 2 || some[0].name != "kernels" || some[1].name != "upgrades" {
+		t.Errorf("%v, %v", some, err)
+	}
+	if all, err := chosen(steps, ""); err != nil || len(all) != len(steps) {
+		t.Errorf("%d of %d steps, %v", len(all), len(steps), err)
+	}
+	if _, err := chosen(steps, "kernels,upgrade"); err == nil {
+		t.Error("a step that does not exist was chosen")
+	}
+}
+
 func TestTheExpectedEnd(t *testing.T) {
 	now := time.Unix(0, 0)
 	hours := func(all ...int) (work []job) {

@@ -33,6 +33,7 @@ const (
 
 func main() {
 	part := flag.String("shard", "", "only part `I/N` of the scripts, such as 1/2")
+	only := flag.String("steps", "", "only these `STEPS` of the plan, separated by commas")
 	plan := flag.Bool("plan", false, "print the plan and stop")
 	trees := flag.String("merge", "", "instead of making results, copy those of shards from these `TREES`, separated by commas")
 	flag.Parse()
@@ -50,7 +51,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "evidence:", err)
 		os.Exit(2)
 	}
-	make := func() error { return evidence(ctx, s, *plan) }
+	some, err := chosen(steps, *only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "evidence:", err)
+		os.Exit(2)
+	}
+	make := func() error { return evidence(ctx, some, s, *plan) }
 	if *trees != "" {
 		make = func() error { return merged(ctx, strings.Split(*trees, ",")) }
 	}
@@ -82,12 +88,12 @@ func merged(ctx context.Context, trees []string) error {
 }
 
 // evidence makes what is missing, and says what changed.
-func evidence(ctx context.Context, part shard.Shard, planOnly bool) error {
+func evidence(ctx context.Context, all []step, part shard.Shard, planOnly bool) error {
 	sum, err := cache.Sha256(ctx, program)
 	if err != nil {
 		return fmt.Errorf("%w; `make build` builds it", err)
 	}
-	work, err := planned(ctx, steps, part, sum)
+	work, err := planned(ctx, all, part, sum)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,21 @@ var steps = slices.Concat(
 		{"results", "hack/results.sh", "", []string{"*.json", "*.lanes.txt", "picture/*.json"}, 20 * time.Minute},
 	})
 
+// chosen are the steps with these names, separated by commas; all if there is none.
+func chosen(all []step, names string) (some []step, err error) {
+	if names == "" {
+		return all, nil
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(all, func(s step) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("no step is called %q; -plan lists them", name)
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
+}
+
 // rowsOf are steps for rows of a script. The pattern is that of their files.
 func rowsOf(name, script, pattern string, usual time.Duration, rows ...string) (all []step) {
 	for _, row := range rows {
