@@ -42,7 +42,7 @@ func TestUpstreamSuitesWithoutASpecAreNoResult(t *testing.T) {
 			played(t, filepath.Join(dir, "bin"), "hitless", `#!/bin/sh
 case "$1 $2" in
 "build e2e.test"*) printf 'e2e.test@v1\t/bin/true\nginkgo@v1\t`+dir+`/ginkgo\nkubectl@v1\t`+dir+`/kubectl\n' ;;
-"lab up") echo 'the lab is up'; exec env --default-signal=INT sleep 600 ;; # shells start it without
+"lab up") exec env --default-signal=INT sh -c 'echo "the lab is up"; exec sleep 600' ;; # shells start it without; the signal may come at once
 "lab shell") shift 5; exec "$@" ;;
 esac
 `)
