@@ -89,9 +89,7 @@ func runsOf(e museum.Entry) []string {
 
 // Finds are the specs of the bug's features that fail with it and pass without it, in the order of the catalog.
 func (k Kill) Finds(t *mutants.Table) []conformance.Spec {
-	return slices.DeleteFunc(t.Kills(k.Mutant), func(s conformance.Spec) bool {
-		return !slices.ContainsFunc(k.Mutant.Features, func(f string) bool { return slices.Contains(s.Features, f) })
-	})
+	return slices.DeleteFunc(t.Kills(k.Mutant), func(s conformance.Spec) bool { return !k.Mutant.Breaks(s) })
 }
 
 // NamesBug reports whether the source of a spec names the bug's own issue or fix, so that the spec may have been written for it.

@@ -277,12 +277,6 @@ func (s Spec) failures(r *analysis.Report) *[]analysis.Failures {
 
 // judgeReport judges the lanes by the report of the run.
 func (s Spec) judgeReport(h *record.History, r *analysis.Report) (outcome, error) {
-	if s.instead != nil {
-		if r.Verdict != analysis.Pass && r.Verdict != analysis.Fail {
-			return outcome{State: stateOf(r.Verdict), Reasons: r.Reasons}, nil
-		}
-		return s.instead(s, h)
-	}
 	budget := h.Run.Budget
 	attempts, opens := 0, false
 	for _, lane := range r.Lanes {
@@ -297,6 +291,9 @@ func (s Spec) judgeReport(h *record.History, r *analysis.Report) (outcome, error
 	}
 	if attempts == 0 && r.Verdict != analysis.Invalid {
 		return outcome{State: Invalid, Reasons: []string{"the run made no attempt on the lanes " + sentence(s.lanes)}}, nil
+	}
+	if s.instead != nil && (r.Verdict == analysis.Pass || r.Verdict == analysis.Fail) {
+		return s.instead(s, h)
 	}
 	if !opens { // only lanes that open connections have limits of latency
 		budget.SlowPercent, budget.P99ExtraMs = new(100.0), new(math.MaxFloat64)

@@ -59,8 +59,10 @@ func stepsOf(events []record.Event) (first, last time.Duration, has bool) {
 
 // answeredAround reports whether an attempt of a lane was answered before a time, and one after another.
 func answeredAround(l *analysis.Lane, before, after time.Duration) bool {
-	ok := func(when func(at time.Duration) bool) bool {
-		return slices.ContainsFunc(l.Records, func(r analysis.Sample) bool { return r.Class == record.OK && r.Backend != 0 && when(r.Start()) })
-	}
-	return ok(func(at time.Duration) bool { return at < before }) && ok(func(at time.Duration) bool { return at > after })
+	return answered(l, func(at time.Duration) bool { return at < before }) && answered(l, func(at time.Duration) bool { return at > after })
+}
+
+// answered reports whether a pod answered an attempt of a lane that started at such a time.
+func answered(l *analysis.Lane, when func(at time.Duration) bool) bool {
+	return slices.ContainsFunc(l.Records, func(r analysis.Sample) bool { return r.Class == record.OK && r.Backend != 0 && when(r.Start()) })
 }

@@ -107,6 +107,9 @@ func pretendRecord(t testing.TB, o run.Options, fails func(lane string) bool) (*
 	}
 	lab.Probe(recordtest.Lane{ID: 1, Name: "canary", Target: recordtest.CanaryAddress, Rate: 100, From: recordtest.BaselineAt, To: recordtest.ScenarioAt, Control: true})
 	for i, protocol := range protocols {
+		if fails("no " + protocol) {
+			continue
+		}
 		lab.Probe(recordtest.Lane{ID: uint16(10 + i), Name: protocol, Target: recordtest.WebAddress, Rate: 20, From: recordtest.BaselineAt + 3*time.Millisecond, To: made.EndAt(), Protocol: protocol})
 	}
 	if fails("removal") {

@@ -25,10 +25,9 @@ func (s Spec) judgeDeleted(h *record.History) (outcome, error) {
 		if no := away.judgeable(l, in); no != nil {
 			return *no, nil
 		}
-		answered := count(in, func(c record.Class) bool { return c == record.OK || c == record.Delayed })
-		if answered > 0 {
+		if n := count(in, func(c record.Class) bool { return c == record.OK || c == record.Delayed }); n > 0 {
 			o.State = Failed
-			o.Reasons = append(o.Reasons, fmt.Sprintf("lane %s was answered %d of %d times from %.1f s to %.1f s, although its Service was deleted", l.Name, answered, len(in),
+			o.Reasons = append(o.Reasons, fmt.Sprintf("lane %s was answered %d of %d times from %.1f s to %.1f s, although its Service was deleted", l.Name, n, len(in),
 				away.from.Seconds(), away.to.Seconds()))
 		}
 	}
@@ -42,25 +41,22 @@ func (s Spec) judgeRefused(h *record.History) (outcome, error) {
 		return outcome{}, err
 	}
 	away := between(a.Events, "scale to 0", "scale to ")
-	refuses := func(l *analysis.Lane) (refused, of int, no *outcome) {
-		in := away.attempts(l)
-		return count(in, func(c record.Class) bool { return c == record.Refused || c == record.Rejected }), len(in), away.judgeable(l, in)
-	}
 	o := outcome{State: Passed}
 	for _, l := range a.Measured() {
 		if l.Protocol != newLane && !s.judges(l.Protocol) {
 			continue
 		}
-		refused, of, no := refuses(l)
-		switch {
-		case no != nil:
+		in := away.attempts(l)
+		if no := away.judgeable(l, in); no != nil {
 			return *no, nil
-		case 2*refused >= of:
+		}
+		switch refused := count(in, func(c record.Class) bool { return c == record.Refused || c == record.Rejected }); {
+		case 2*refused >= len(in):
 		case l.Protocol == newLane:
 			return outcome{State: Skipped, Reasons: []string{fmt.Sprintf("lane %s was not refused either while the Service had no endpoint", l.Name)}}, nil
 		default:
 			o.State = Failed
-			o.Reasons = append(o.Reasons, fmt.Sprintf("lane %s was refused %d of %d times from %.1f s to %.1f s, although the Service had no endpoint", l.Name, refused, of,
+			o.Reasons = append(o.Reasons, fmt.Sprintf("lane %s was refused %d of %d times from %.1f s to %.1f s, although the Service had no endpoint", l.Name, refused, len(in),
 				away.from.Seconds(), away.to.Seconds()))
 		}
 	}
@@ -104,7 +100,7 @@ func (a absence) judgeable(l *analysis.Lane, in []analysis.Sample) *outcome {
 		why = fmt.Sprintf("the run has no time without service that is longer than %s", followWithin)
 	case len(in) == 0:
 		why = fmt.Sprintf("lane %s made no attempt from %.1f s to %.1f s", l.Name, a.from.Seconds(), a.to.Seconds())
-	case !answeredBefore(l, a.begin):
+	case !answered(l, func(at time.Duration) bool { return at < a.begin }):
 		why = fmt.Sprintf("no attempt of lane %s was answered before the Service was gone", l.Name)
 	default:
 		return nil
@@ -120,13 +116,4 @@ func count(in []analysis.Sample, has func(record.Class) bool) (n int) {
 		}
 	}
 	return n
-}
-
-func answeredBefore(l *analysis.Lane, before time.Duration) bool {
-	for _, r := range l.Records {
-		if r.Class == record.OK && r.Start() < before {
-			return true
-		}
-	}
-	return false
 }

@@ -135,6 +135,11 @@ func (t *Table) Kills(m Mutant) (specs []conformance.Spec) {
 	return specs
 }
 
+// Breaks reports whether a spec is about a feature that the mutant should break.
+func (m Mutant) Breaks(s conformance.Spec) bool {
+	return slices.ContainsFunc(m.Features, func(f string) bool { return slices.Contains(s.Features, f) })
+}
+
 // State is what the table says of a mutant.
 type State string
 
@@ -148,7 +153,7 @@ const (
 // StateOf is the state of a mutant.
 func (t *Table) StateOf(m Mutant) State {
 	for _, s := range t.Kills(m) {
-		if slices.ContainsFunc(m.Features, func(f string) bool { return slices.Contains(s.Features, f) }) {
+		if m.Breaks(s) {
 			return Killed
 		}
 	}
