@@ -2,7 +2,8 @@
 // to docs/results/museum. Answers that exist are not run again, unless FORCE=1, or they cannot tell, or the entry had another subject, other
 // parameters or another trigger, or with STALE=1 another program than bin/hitless made them.
 // SUBJECTS=kube-proxy@v1.37.1/ipvs,bundled runs the bugs against these subjects instead, on seed 1, where they are not the bug's specimens.
-// SUBJECTS=kept runs each bug against the subjects of which docs/results/museum-subjects has an answer.
+// SUBJECTS=kept runs each bug against the subjects of which docs/results/museum-subjects has an answer. SUBJECTS=versions searches the versions of
+// kube-proxy with each bug whose answers do not tell them, among the first releases of the minor versions.
 // SUBSET=k8s-134147,k8s-80403 runs only these bugs, and SEEDS=2 only the first two seeds. JUDGE=1 judges the records in out/results/museum again
 // instead of running. PICTURES=1 also draws the runs of seed 1 in scenarios/museum/pictures, which are part of the program: it is another one
 // then. The exit code is 1 if an answer is not the expected one.
@@ -55,10 +56,14 @@ func examine(ctx context.Context) error {
 			return err
 		}
 	}
-	if subjects := os.Getenv("SUBJECTS"); subjects != "" {
+	switch subjects := os.Getenv("SUBJECTS"); subjects {
+	case "":
+		return examineSpecimens(ctx, entries, program)
+	case versions:
+		return examineVersions(ctx, entries)
+	default:
 		return examineOthers(ctx, entries, strings.Split(subjects, ","), program)
 	}
-	return examineSpecimens(ctx, entries, program)
 }
 
 func examineSpecimens(ctx context.Context, entries []museum.Entry, program string) error {
@@ -143,33 +148,44 @@ func missing(files map[string]*file, all []task, program string) (left []task) {
 	return left
 }
 
-// runAll runs the tasks, some at once. A run that ends with an error does not stop the others.
+// runAll runs the tasks and keeps their answers.
 func runAll(ctx context.Context, tasks []task, files map[string]*file) error {
-	begun, queue, failed := time.Now(), make(chan task), []error{}
+	return inTurn(ctx, tasks, func(t task) (string, func() error) {
+		b, err := t.run(ctx)
+		return fmt.Sprintf("%s %s", t.name(), b.Answer), func() error {
+			if err == nil {
+				err = files[t.entry.ID].add(t, b)
+			}
+			return err
+		}
+	})
+}
+
+// inTurn does all pieces of work, some at once, and tells how each ended. What it returns is called by one piece at a time. One that ends with an
+// error does not stop the others.
+func inTurn[T any](ctx context.Context, pieces []T, do func(T) (ended string, keep func() error)) error {
+	begun, queue, failed := time.Now(), make(chan T), []error{}
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	done := 0
 	for range atOnce {
 		wait.Go(func() {
-			for t := range queue {
-				b, err := t.run(ctx)
+			for piece := range queue {
+				ended, keep := do(piece)
 				mu.Lock()
-				if err == nil {
-					err = files[t.entry.ID].add(t, b)
-				}
-				if err != nil {
-					failed = append(failed, fmt.Errorf("%s: %w", t.name(), err))
+				if err := keep(); err != nil {
+					failed = append(failed, fmt.Errorf("%s: %w", ended, err))
 				}
 				done++
-				left := time.Since(begun) / time.Duration(done) * time.Duration(len(tasks)-done)
-				fmt.Printf("%d of %d: %s %s; all end at about %s\n", done, len(tasks), t.name(), b.Answer, time.Now().Add(left).Format("15:04"))
+				left := time.Since(begun) / time.Duration(done) * time.Duration(len(pieces)-done)
+				fmt.Printf("%d of %d: %s; all end at about %s\n", done, len(pieces), ended, time.Now().Add(left).Format("15:04"))
 				mu.Unlock()
 			}
 		})
 	}
-	for _, t := range tasks {
+	for _, piece := range pieces {
 		select {
-		case queue <- t:
+		case queue <- piece:
 			continue
 		case <-ctx.Done():
 		}

@@ -105,16 +105,25 @@ func (t task) runAnew(ctx context.Context, out string) (b run.BugResult, err err
 
 // answer runs hitless and returns the answer that it prints. Its exit code depends on the answer.
 func answer(ctx context.Context, args ...string) (b run.BugResult, err error) {
+	stdout, err := output(ctx, args...)
+	if len(stdout) == 0 {
+		return b, fmt.Errorf("no answer (%w)", err)
+	}
+	err = json.Unmarshal(stdout, &b)
+	return b, err
+}
+
+// output runs hitless. The error of an exit code other than 0 has the last line of stderr.
+func output(ctx context.Context, args ...string) (stdout []byte, err error) {
 	cmd := exec.CommandContext(ctx, "bin/hitless", args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); stdout.Len() == 0 {
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if stdout, err = cmd.Output(); err != nil {
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-		return b, fmt.Errorf("no answer (%w): %s", err, lines[len(lines)-1])
+		err = fmt.Errorf("%w: %s", err, lines[len(lines)-1])
 	}
-	err = json.Unmarshal(stdout.Bytes(), &b)
-	return b, err
+	return stdout, err
 }
 
 // draw writes the picture of a run with the bug, and its timeline if the entry has none of its own.
