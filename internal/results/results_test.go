@@ -2,12 +2,9 @@ package results
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,14 +14,12 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/analysis/verify"
-	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/record/recordtest"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
 	"github.com/hitless/hitless/scenarios/museum"
-	"github.com/hitless/hitless/suites/conformance"
 )
 
 var (
@@ -257,120 +252,6 @@ func TestOnlyKeptResultsHaveTheTime(t *testing.T) {
 	}
 }
 
-// sampler repeats rows by writing the run that make gives into the folder.
-func sampler(t *testing.T, make func(args []string) *recordtest.Lab) Sampler {
-	return Sampler{Program: own, Dir: t.TempDir(), Log: func(string) {}, Now: time.Now, Execute: func(_ context.Context, args []string) error {
-		l := make(args)
-		if l == nil {
-			return errors.New("no network")
-		}
-		writeRun(t, args[len(args)-1], l)
-		return nil
-	}}
-}
-
-// lossy is the class of the run with these arguments, as in kept.
-func lossy(args []string) record.Class {
-	return lost(!slices.Contains(args, "kube-proxy@v1.37.1/ipvs"))
-}
-
-func lost(nothing bool) record.Class {
-	if nothing {
-		return record.OK
-	}
-	return record.Refused
-}
-
-// A repetition of this program must have the same hash, one of another program the same outcome. Each has a red twin.
-func TestRepetitions(t *testing.T) {
-	for name, c := range map[string]struct {
-		made   string // the program of the results
-		make   func(args []string) *recordtest.Lab
-		listed int
-		why    string
-	}{
-		"this program, the same":     {own, func(a []string) *recordtest.Lab { return rollout(own, 1, lossy(a)) }, 0, ""},
-		"this program, another hash": {own, func(a []string) *recordtest.Lab { return rollout(own, 2, lossy(a)) }, 2, "another history"},
-		"another program, as before": {other, func(a []string) *recordtest.Lab { return rollout(own, 2, lossy(a)) }, 0, ""},
-		"another verdict":            {other, func([]string) *recordtest.Lab { return rollout(own, 1, record.OK) }, 1, "another verdict: pass, not fail"},
-		"another cause": {other, func(a []string) *recordtest.Lab {
-			if lossy(a) == record.OK {
-				return rollout(own, 1, record.OK)
-			}
-			return rollout(own, 1, record.Reset)
-		}, 1, "other classes or causes"},
-		"no result": {other, func([]string) *recordtest.Lab { return nil }, 2, "no network"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			top, _ := kept(t, c.made)
-			s := sampler(t, c.make)
-			found, of, err := s.Sample(t.Context(), check(t, top).Rows, 5, 7)
-			if err != nil || of != 2 || len(found) != c.listed {
-				t.Fatalf("%v, of %d: %+v", err, of, found)
-			}
-			for _, f := range found {
-				if !strings.Contains(f.Why, c.why) {
-					t.Errorf("%q, want %q", f.Why, c.why)
-				}
-			}
-			if left, _ := os.ReadDir(s.Dir); len(left) != c.listed && c.why != "no network" {
-				t.Errorf("%d folders are left, want those that differ", len(left))
-			}
-		})
-	}
-}
-
-// The seed chooses the rows, each at most once.
-func TestTheSeedChoosesTheSample(t *testing.T) {
-	var rows []Row
-	for i := range 50 {
-		rows = append(rows, Row{Name: fmt.Sprint(i), Again: &Again{[]string{"run", fmt.Sprint(i)}, func(context.Context, string) (Row, error) { return Row{}, nil }}})
-	}
-	rows = append(rows, Row{Name: "without a command"})
-	sample := func(seed int64) (names []string) {
-		s := Sampler{Dir: t.TempDir(), Log: func(string) {}, Now: time.Now, Execute: func(_ context.Context, args []string) error { names = append(names, args[1]); return nil }}
-		if _, of, err := s.Sample(t.Context(), rows, 10, seed); err != nil || of != 50 {
-			t.Fatal(of, err)
-		}
-		return names
-	}
-	one, again, two := sample(1), sample(1), sample(2)
-	if len(one) != 10 || !slices.Equal(one, again) || slices.Equal(one, two) || len(slices.Compact(slices.Sorted(slices.Values(one)))) != 10 {
-		t.Errorf("%v, again %v, another seed %v", one, again, two)
-	}
-}
-
-// The command of one run is that of its comparison with its own subject, kernel and seed.
-func TestTheRunOfAComparison(t *testing.T) {
-	for _, c := range []struct{ command, subject, want string }{
-		{"hitless compare rollout --subject bundled --subject kube-proxy@v1.37.1/ipvs --runs 4 --controlplane replay --rate 50 --set rollouts=1", "bundled",
-			"run rollout --subject bundled --seed 3 --controlplane replay --rate 50 --set rollouts=1"},
-		{"hitless compare flap --subject bundled --subject kube-proxy@v1.37.1/ipvs --guest-kernel debian-12 --guest-kernel debian-13 --against debian-12 --runs 1", "kube-proxy@v1.37.1/ipvs on debian-13",
-			"run flap --subject kube-proxy@v1.37.1/ipvs --seed 3 --guest-kernel debian-13"},
-		{"hitless compare upgrade --subject kube-proxy@v1.36.1/ipvs --subject kube-proxy@v1.37.1/ipvs --against kube-proxy@v1.37.1/ipvs --runs 1 --set to=kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.37.1/ipvs",
-			"run upgrade --subject kube-proxy@v1.37.1/ipvs --seed 3 --set to=itself"},
-		{"hitless compare upgrade --subject kube-proxy@v1.36.1/ipvs --subject kube-proxy@v1.37.1/ipvs --runs 1 --set to=kube-proxy@v1.37.1/ipvs", "kube-proxy@v1.36.1/ipvs",
-			"run upgrade --subject kube-proxy@v1.36.1/ipvs --seed 3 --set to=kube-proxy@v1.37.1/ipvs"},
-		{"hitless compare restart --subject bundled --subject exec:suites/selfcheck/faulty/flush-on-restart.yaml --loop --runs 8", "exec:flush-on-restart",
-			"run restart --subject exec:suites/selfcheck/faulty/flush-on-restart.yaml --seed 3 --loop"},
-	} {
-		got, err := ofComparison(c.command, c.subject, 3)
-		if err != nil || strings.Join(got, " ") != c.want {
-			t.Errorf("%s of\n%s:\n%s, %v, want\n%s", c.subject, c.command, strings.Join(got, " "), err, c.want)
-		}
-	}
-	for _, command := range []string{"", "rm -rf out", "hitless compare", "hitless compare rollout --kubeconfig /etc/kubernetes/admin.conf", "hitless compare rollout --out /etc", "hitless compare 'rollout"} {
-		if args, err := ofComparison(command, "bundled", 1); err == nil {
-			t.Errorf("%q is repeated as %q", command, args)
-		}
-	}
-	for _, command := range []string{"hitless run rollout --kubeconfig x", "hitless run rollout --in-cluster", "hitless run rollout --out=/etc", "hitless clean out", "sh -c true"} {
-		if a := ofCommand(command, readRun); a != nil {
-			t.Errorf("%q is repeated as %q", command, a.Args)
-		}
-	}
-}
-
 // The first line of a table of upstream's specs says what made it. Without it each spec is listed; a broken one is an error.
 func TestSpecsOfUpstream(t *testing.T) {
 	const specs = "passed\t66\tServices should work\nfailed\t3\tServices should end\n"
@@ -404,81 +285,6 @@ func TestSkippedRunsOfMutantsMissNothing(t *testing.T) {
 		if got := check(t, top); len(got.Unread) > 0 || len(got.Rows) != c.rows || got.OK() != (c.rows == 0) {
 			t.Errorf("%s: %+v", name, got)
 		}
-	}
-}
-
-// olderResults are the committed files that do not tell all facts of what made them, of versions before these were recorded: below each folder
-// the names of files, without .json. `make evidence` makes them anew, but those of `make nightly` (suites) and of `make upstream-rolling-update`.
-var olderResults = map[string]string{
-	"":           "restart rollout",
-	"bench":      "proxier-10000",
-	"dataplanes": "drain-scaledown flap policy restart rollout",
-	"disruptions": "api api-late drain drain-local drain-poweroff drain-reboot drain-scaledown flap flush migrate-ipvs migrate-nftables " +
-		"policy policy-nodeport recreate reload restart restart-change restart-freeze restart-kill scale second stale-allow " +
-		"stale-drop upgrade",
-	"kernels": "flap flap-nftables restart restart-nftables reuse reuse-nftables rollout rollout-nftables",
-	"minors": "v1.11 v1.12 v1.13 v1.14 v1.15 v1.16 v1.17 v1.18 v1.19 v1.20 v1.21 v1.22 v1.23 v1.24 v1.25 v1.26 v1.27 v1.28 v1.29 v1.30 " +
-		"v1.31 v1.32 v1.33 v1.34 v1.35 v1.36 v1.37",
-	"picture": "report",
-	"suites":  "museum subjects targets",
-	"upgrades": "v1.11-iptables-back v1.11-iptables-open v1.11-iptables-roll v1.11-ipvs-back v1.11-ipvs-open v1.11-ipvs-roll " +
-		"v1.25-iptables-back v1.25-iptables-open v1.25-iptables-roll v1.25-ipvs-back v1.25-ipvs-open v1.25-ipvs-roll " +
-		"v1.36-iptables-back v1.36-iptables-open v1.36-iptables-roll v1.36-ipvs-back v1.36-ipvs-open v1.36-ipvs-roll " +
-		"v1.36-nftables-back v1.36-nftables-open v1.36-nftables-roll",
-	"zero-loss":               "api-away busy flap kill relist restart rollout upgrade",
-	"upstream-rolling-update": "hitless",
-}
-
-// olderConformance are older reports of conformance.
-var olderConformance = []string{"conformance/cilium-1.15.19/conformance.yaml", "conformance/cilium-1.20.2/conformance.yaml"}
-
-// olderFiles are the paths of olderResults and olderConformance.
-func olderFiles() []string {
-	files := slices.Clone(olderConformance)
-	for folder, names := range olderResults {
-		for _, name := range strings.Fields(names) {
-			files = append(files, path.Join(folder, name+".json"))
-		}
-	}
-	return files
-}
-
-// Each committed file tells what made it, but the listed ones, and each of these still lacks something.
-func TestTheCommittedResultsLackNothing(t *testing.T) {
-	older, lacking := olderFiles(), map[string]bool{}
-	for _, r := range check(t, "../../docs/results").Rows {
-		facts := r.Lacks()
-		if len(facts) > 0 && !slices.Contains(older, r.File) {
-			t.Errorf("%s, %s does not tell %q", r.File, r.Name, facts)
-		}
-		lacking[r.File] = lacking[r.File] || len(facts) > 0
-	}
-	for _, file := range older {
-		if !lacking[file] {
-			t.Errorf("%s lacks nothing any more, or is gone: remove it from olderResults", file)
-		}
-	}
-}
-
-// Every committed file is read, and every one of its rows has a subject or a name.
-func TestTheCommittedResultsAreRead(t *testing.T) {
-	c := check(t, "../../docs/results")
-	if len(c.Unread) > 0 || len(c.Rows) < 1000 {
-		t.Errorf("%d rows; not read: %+v", len(c.Rows), c.Unread)
-	}
-	names := map[string]bool{}
-	repeatable := 0
-	for _, r := range c.Rows {
-		if r.Name == "" || r.Verdict == "" || names[r.File+r.Name] {
-			t.Errorf("%s: the row %q has no name of its own or no verdict", r.File, r.Name)
-		}
-		names[r.File+r.Name] = true
-		if r.Again != nil {
-			repeatable++
-		}
-	}
-	if repeatable < len(c.Rows)/2 {
-		t.Errorf("%d of %d rows can be repeated", repeatable, len(c.Rows))
 	}
 }
 
@@ -539,66 +345,6 @@ func TestBugsAreSearchedForWithTheirRate(t *testing.T) {
 			t.Errorf("%s needs %g attempts per second: %q", e.ID, e.Rate, args)
 		}
 	}
-}
-
-// A repetition of a museum run must have the classes and causes of the kept one. Older files do not tell them.
-func TestMuseumRowsTellTheirKinds(t *testing.T) {
-	delayed := 0
-	old := run.BugResult{ID: "k8s-134147", Answer: museum.Seen, Verdict: "fail", Dropped: 3}
-	kept := old
-	kept.Delayed, kept.Failures = &delayed, []analysis.Failures{{Lane: "tcp-new", Class: "rejected", Event: "fault"}}
-	other := kept
-	other.Failures = []analysis.Failures{{Lane: "tcp-new", Class: "reset", Event: "fault"}}
-	s := Sampler{Program: "this"}
-	if why := s.differs(rowOfBug(kept), rowOfBug(kept)); why != "" {
-		t.Errorf("the same run: %s", why)
-	}
-	if s.differs(rowOfBug(kept), rowOfBug(other)) == "" {
-		t.Error("another class is accepted")
-	}
-	if why := s.differs(rowOfBug(old), rowOfBug(other)); why != "" {
-		t.Errorf("an older file: %s", why)
-	}
-}
-
-// A repetition of a conformance spec must have the classes and causes of the kept one, also where it passes. Older files do not tell them.
-func TestConformanceRowsTellTheirKinds(t *testing.T) {
-	of := func(class string) *[]analysis.Failures {
-		return &[]analysis.Failures{{Lane: "tcp-new", Class: class, Event: "proxy killed", Connections: 3}}
-	}
-	s := Sampler{Program: "this"}
-	for name, c := range map[string]struct {
-		state       conformance.State
-		kept, again *[]analysis.Failures
-		differs     bool
-	}{
-		"the same":           {conformance.Failed, of("refused"), of("refused"), false},
-		"another class":      {conformance.Failed, of("refused"), of("reset"), true},
-		"excused failures":   {conformance.Passed, &[]analysis.Failures{}, of("refused"), true},
-		"none":               {conformance.Passed, &[]analysis.Failures{}, &[]analysis.Failures{}, false},
-		"an older red file":  {conformance.Failed, nil, of("reset"), false},
-		"an older green one": {conformance.Passed, nil, of("refused"), false},
-	} {
-		if why := s.differs(conformanceRow(t, c.state, c.kept), conformanceRow(t, c.state, c.again)); (why != "") != c.differs {
-			t.Errorf("%s: %q", name, why)
-		}
-	}
-}
-
-// conformanceRow is the row of a report with one spec.
-func conformanceRow(t *testing.T, state conformance.State, failures *[]analysis.Failures) Row {
-	t.Helper()
-	dir := t.TempDir()
-	r := &conformance.Report{APIVersion: "hitless/v1", Kind: "ConformanceSuiteReport", SchemaVersion: conformance.ReportVersion,
-		Specs: []conformance.Result{{Name: "restart-term new", State: state, Run: "runs/restart-term", Failures: failures}}}
-	if err := conformance.Write(dir, r, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := readConformance(t.Context(), filepath.Join(dir, conformance.File))
-	if err != nil || len(rows) != 1 {
-		t.Fatalf("%d rows, %v", len(rows), err)
-	}
-	return rows[0]
 }
 
 // Each job of a nightly run is a row with how it ended and what made it.
