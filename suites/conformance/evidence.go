@@ -280,22 +280,22 @@ func (s Spec) judgeReport(h *record.History, r *analysis.Report) (outcome, error
 	budget := h.Run.Budget
 	attempts, opens := 0, false
 	for _, lane := range r.Lanes {
-		if s.judges(lane.Protocol) {
+		own := s.judges(lane.Protocol)
+		if own {
 			attempts, opens = attempts+lane.Attempts, opens || lane.Slow != nil
-			if s.follows {
-				budget.Rules = append(budget.Rules, following(lane.Name)...)
-			}
-		} else if lane.Dropped+lane.Delayed > 0 {
+		}
+		switch {
+		case own && s.follows:
+			budget.Rules = append(budget.Rules, following(lane.Name)...)
+		case own && s.instead == nil:
+		case lane.Dropped+lane.Delayed > 0:
 			budget.Rules = append(budget.Rules, accepting(lane.Name))
 		}
 	}
 	if attempts == 0 && r.Verdict != analysis.Invalid {
 		return outcome{State: Invalid, Reasons: []string{"the run made no attempt on the lanes " + sentence(s.lanes)}}, nil
 	}
-	if s.instead != nil && (r.Verdict == analysis.Pass || r.Verdict == analysis.Fail) {
-		return s.instead(s, h)
-	}
-	if !opens { // only lanes that open connections have limits of latency
+	if !opens || s.instead != nil { // only lanes that open connections have limits of latency
 		budget.SlowPercent, budget.P99ExtraMs = new(100.0), new(math.MaxFloat64)
 	}
 	if r.Verdict == analysis.Fail {
@@ -305,7 +305,11 @@ func (s Spec) judgeReport(h *record.History, r *analysis.Report) (outcome, error
 		}
 		r = judged
 	}
-	if s.also != nil && r.Verdict == analysis.Pass {
+	switch {
+	case r.Verdict != analysis.Pass:
+	case s.instead != nil:
+		return s.instead(s, h)
+	case s.also != nil:
 		return s.also(s, h)
 	}
 	return outcome{State: stateOf(r.Verdict), Reasons: r.Reasons}, nil

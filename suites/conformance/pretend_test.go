@@ -18,7 +18,7 @@ import (
 )
 
 // pretend makes the records of runs without a lab. faults are RUN:LANE for a lane that loses attempts for a second, and RUN:WORD LANE for one
-// with another of losses; RUN:slow LANE for one that becomes slow and loses none; RUN:removal for a proxy that removes rules of another program;
+// with another of losses; RUN:answered LANE, RUN:lost LANE and RUN:misrouted LANE for one while its Service is away; RUN:slow LANE for one that becomes slow and loses none; RUN:removal for a proxy that removes rules of another program;
 // RUN:unused for one that does not use a pod that became ready, RUN:no pod for a run without such a pod, and RUN:no second pod for one with a
 // restart without one; RUN:moved for one that moves the flow of datagrams, and RUN:nameless for one whose flow no known
 // pod answers; RUN:early for a run that ends early; RUN:dead for one that ends before its first attempt, RUN:refused for an environment
@@ -173,8 +173,11 @@ func withoutService(lab *recordtest.Lab, scenario string, protocols []string, fa
 		if lane < 0 || a.Intended < from || a.Intended >= to || fails("answered "+protocols[lane]) {
 			continue
 		}
-		if a.Class, a.Connect, a.Backend = record.Refused, 0, ""; fails("lost " + protocols[lane]) {
+		switch a.Class, a.Connect, a.Backend = record.Refused, 0, ""; {
+		case fails("lost " + protocols[lane]):
 			a.Class = record.ReplyTimeout
+		case fails("misrouted " + protocols[lane]):
+			a.Class, a.Backend = record.Misrouted, "other"
 		}
 	}
 }

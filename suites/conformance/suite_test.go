@@ -218,16 +218,18 @@ func TestAFlowStaysWithItsPod(t *testing.T) {
 	}
 }
 
-// A deleted Service answers neither new connections nor old flows. What is lost before and after is the promise of other specs.
+// A deleted Service answers neither new connections nor old flows, nor does another pod. What is lost before and after is the promise of other
+// specs. What fails the run without a loss fails this one too.
 func TestADeletedServiceDoesNotAnswer(t *testing.T) {
 	expectStates(t, "recreate-node-port deleted", map[string]State{"none": Passed, "recreate-node-port:answered tcp-new": Failed, "recreate-node-port:answered udp-sticky": Failed,
+		"recreate-node-port:misrouted tcp-new": Failed, "recreate-node-port:misrouted udp-sticky": Failed, "recreate-node-port:removal": Failed,
 		"recreate-node-port:answered udp-fresh": Passed, "recreate-node-port:udp-sticky": Passed, "recreate-node-port:no step": Invalid})
 }
 
 // An old flow of datagrams is refused where new connections are. A proxy that refuses nothing promises nothing here.
 func TestAFlowToAServiceWithoutEndpointsIsRefused(t *testing.T) {
 	expectStates(t, "scale-zero refused", map[string]State{"none": Passed, "scale-zero:lost udp-sticky": Failed, "scale-zero:answered udp-sticky": Failed, "scale-zero:lost udp-fresh": Passed,
-		"scale-zero:lost tcp-new": Skipped, "scale-zero:no udp-sticky": Invalid, "scale-zero:no step": Invalid})
+		"scale-zero:removal": Failed, "scale-zero:lost tcp-new": Skipped, "scale-zero:no udp-sticky": Invalid, "scale-zero:no step": Invalid})
 }
 
 // A run that ended early proves nothing: its specs are invalid, and others go on.

@@ -25,13 +25,18 @@ func (s Spec) judgeDeleted(h *record.History) (outcome, error) {
 		if no := away.judgeable(l, in); no != nil {
 			return *no, nil
 		}
-		if n := count(in, func(c record.Class) bool { return c == record.OK || c == record.Delayed }); n > 0 {
+		if n := count(in, isAnswer); n > 0 {
 			o.State = Failed
 			o.Reasons = append(o.Reasons, fmt.Sprintf("lane %s was answered %d of %d times from %.1f s to %.1f s, although its Service was deleted", l.Name, n, len(in),
 				away.from.Seconds(), away.to.Seconds()))
 		}
 	}
 	return o, nil
+}
+
+// isAnswer reports whether anything answered an attempt, also a pod of another Service.
+func isAnswer(c record.Class) bool {
+	return c == record.OK || c == record.Delayed || c == record.Misrouted || c == record.WrongAnswer
 }
 
 // judgeRefused judges whether most datagrams of the spec's lanes are refused while the Service has no endpoint, if most new connections are.
