@@ -63,17 +63,26 @@ func ReadSealed(folder fs.FS, name string, key ed25519.PublicKey) (*analysis.Rep
 	if err != nil {
 		return nil, nil, err
 	}
-	if h.Distrust() != "" {
-		if r.Verdict != analysis.Invalid {
-			return nil, nil, &record.DamageError{Folder: name, Reason: h.Distrust() + ", and yet its report says " + string(r.Verdict)}
-		}
-		return r, h, nil
-	}
-	if r.Sealed("") != h.Seal.Sealed {
-		return nil, nil, &record.DamageError{Folder: name, Reason: fmt.Sprintf("its report says %s with %d dropped, its seal %s with %d; `hitless report %s` judges the record again",
-			r.Verdict, r.Totals.Dropped, h.Seal.Verdict, h.Seal.Dropped, name)}
+	if err := FitsSeal(name, r, h); err != nil {
+		return nil, nil, err
 	}
 	return r, h, nil
+}
+
+// FitsSeal returns a record.DamageError for a report with another outcome than the seal of its record, and for one of a run without a seal that is
+// not invalid. name is the folder's name in errors.
+func FitsSeal(name string, r *analysis.Report, h *record.History) error {
+	why := ""
+	switch {
+	case h.Distrust() != "" && r.Verdict != analysis.Invalid:
+		why = h.Distrust() + ", and yet its report says " + string(r.Verdict)
+	case h.Distrust() == "" && r.Sealed("") != h.Seal.Sealed:
+		why = fmt.Sprintf("its report says %s with %d dropped and %d delayed of %d attempts, its seal %s with %d and %d of %d; `hitless report %s` judges the record again",
+			r.Verdict, r.Totals.Dropped, r.Totals.Delayed, r.Totals.Attempts, h.Seal.Verdict, h.Seal.Dropped, h.Seal.Delayed, h.Seal.Attempts, name)
+	default:
+		return nil
+	}
+	return &record.DamageError{Folder: name, Reason: why}
 }
 
 // StartedAt tells when the run in a folder was started, from its host.json. One that was written before it had a field for
@@ -91,7 +100,7 @@ func StartedAt(folder fs.FS) (time.Time, error) {
 		WallSeconds float64   `json:"wallSeconds"`
 	}
 	if err := json.Unmarshal(data, &facts); err != nil {
-		return time.Time{}, fmt.Errorf("asking %s when the run was started: %w", HostFile, err)
+		return time.Time{}, fmt.Errorf("reading from %s when the run was started: %w; give the time with --started 2026-01-31T12:00:00Z", HostFile, err)
 	}
 	if !facts.Started.IsZero() {
 		return facts.Started, nil

@@ -54,6 +54,18 @@ func TestRequestsOfALoop(t *testing.T) {
 	}
 }
 
+// A capture that verifies no measured lane proves nothing, also beside a loop. A loop alone has no lanes.
+func TestALoopDoesNotReplacePackets(t *testing.T) {
+	for name, c := range map[string]struct {
+		captured, control, doubt bool
+	}{"a loop alone": {false, true, false}, "a lane and a loop": {true, false, false}, "controls and a loop": {true, true, true}} {
+		r := &Result{Loop: &Loop{Requests: 1}, Lanes: []*LaneResult{{Control: c.control}}, captured: c.captured}
+		if doubt := r.Doubt(); (doubt != "") != c.doubt {
+			t.Errorf("%s: doubt %q", name, doubt)
+		}
+	}
+}
+
 // Connections of the loop are no attempts, and no disagreement.
 func TestThePacketsOfALoopAreNoAttempts(t *testing.T) {
 	s := losing()

@@ -20,6 +20,10 @@ func (k *check) compareReport(l *lane, r *analysis.Report) {
 		return
 	}
 	told := &all[i]
+	if dropped, delayed := l.failures(); told.Attempts != len(l.attempts) || told.Dropped != dropped || told.Delayed != delayed {
+		k.inReport(l, fmt.Sprintf("%d attempts with %d dropped and %d delayed in the report, %d with %d and %d by the packets", told.Attempts, told.Dropped, told.Delayed,
+			len(l.attempts), dropped, delayed))
+	}
 	counted := l.droppedPerSecond()
 	for s := range max(len(counted), len(told.DroppedPerSecond)) {
 		if in, want := at0(told.DroppedPerSecond, s), at0(counted, s); in != want {
@@ -45,6 +49,19 @@ func (k *check) comparePaths(l *lane, told *analysis.LaneReport) {
 			k.inReport(l, fmt.Sprintf("path over %q: %d attempts and %d dropped in the report, %d and %d by the packets", node, p.Attempts, p.Dropped, own.Attempts, own.Dropped))
 		}
 	}
+}
+
+// failures counts the dropped and the delayed attempts by the packets.
+func (l *lane) failures() (dropped, delayed int) {
+	for i := range l.attempts {
+		switch a := &l.attempts[i]; {
+		case l.seen[i].dropped(a):
+			dropped++
+		case l.seen[i].failed(a):
+			delayed++
+		}
+	}
+	return dropped, delayed
 }
 
 // droppedPerSecond counts the dropped attempts of each second of the run by the packets.

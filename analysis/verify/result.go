@@ -28,7 +28,8 @@ type Result struct {
 	Lost      map[string]uint64 `json:"lost,omitempty"`    // packets that the capture lost, by place
 	Missing   []string          `json:"missing,omitempty"` // what the run should have and does not; set by the caller too
 
-	counted record.Counters // of the packets
+	captured bool            // packets were compared
+	counted  record.Counters // of the packets
 }
 
 // Run identifies the run, with the report's totals of its measured lanes.
@@ -134,7 +135,7 @@ func (r *Result) Doubt() string {
 		return "the folder of the run has no " + strings.Join(r.Missing, " and no ") + ": what it would show was not compared"
 	case r.Loop != nil && r.Loop.Requests == 0:
 		return "curl made no request: no lane was measured for a second"
-	case r.Loop == nil && !slices.ContainsFunc(r.Lanes, func(l *LaneResult) bool { return !l.Control }):
+	case (r.captured || r.Loop == nil) && !slices.ContainsFunc(r.Lanes, func(l *LaneResult) bool { return !l.Control }):
 		return "packets can verify no measured lane of this run"
 	}
 	return ""

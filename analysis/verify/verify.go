@@ -40,7 +40,7 @@ func Verify(h *record.History, report *analysis.Report, packets io.Reader) (*Res
 		return nil, err
 	}
 	r := NewResult(h, report)
-	r.Lost = c.lost
+	r.captured, r.Lost = true, c.lost
 	for _, place := range c.unsaid {
 		r.Missing = append(r.Missing, "number of packets that the capture lost at "+place)
 	}

@@ -132,6 +132,9 @@ func TestOtherPathsAreFound(t *testing.T) {
 // A report that does not have what the record has.
 func TestOtherNumbersInTheReportAreFound(t *testing.T) {
 	for name, change := range map[string]func(l *analysis.LaneReport){
+		"the dropped attempts":      func(l *analysis.LaneReport) { l.Dropped = 0 },
+		"the delayed attempts":      func(l *analysis.LaneReport) { l.Delayed++ },
+		"the attempts":              func(l *analysis.LaneReport) { l.Attempts++ },
 		"a second":                  func(l *analysis.LaneReport) { l.DroppedPerSecond[len(l.DroppedPerSecond)-1]++ },
 		"a path":                    func(l *analysis.LaneReport) { l.Paths[0].Dropped-- },
 		"an outage that is missing": func(l *analysis.LaneReport) { l.Outages = l.Outages[1:] },

@@ -113,7 +113,11 @@ func reportIn(h *record.History, folder string) (*analysis.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return analysis.Parse(data, filepath.Join(folder, reports.ReportFile))
+	r, err := analysis.Parse(data, filepath.Join(folder, reports.ReportFile))
+	if err != nil {
+		return nil, err
+	}
+	return r, reports.FitsSeal(folder, r, h)
 }
 
 // identify adds which run the result is of, when it was made, and with what.

@@ -5,10 +5,13 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
 
 	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/reports"
 )
 
 // Runs that cannot be verified never agree.
@@ -24,6 +27,16 @@ func TestRunsThatCannotBeVerified(t *testing.T) {
 		"a loop that is none": {func(t *testing.T, dir string) {
 			testfiles.Write(t, dir, record.LoopFile, []byte("no requests"))
 		}, 2},
+		"a report with another verdict than the seal": {func(t *testing.T, dir string) {
+			testfiles.Write(t, dir, record.LoopFile, []byte(`{"atNs":20000000000,"tookNs":12000000,"port":`+strconv.Itoa(record.FirstLoopPort)+`}`+"\n"))
+			executed("report", dir)
+			data, err := os.ReadFile(filepath.Join(dir, reports.ReportFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := regexp.MustCompile(`"dropped": [0-9]+`).ReplaceAll(data, []byte(`"dropped": 7777`))
+			testfiles.Write(t, dir, reports.ReportFile, changed)
+		}, 3},
 		"a changed record": {func(t *testing.T, dir string) {
 			file := filepath.Join(dir, record.HistoryDir, record.AttemptsFile)
 			data, err := os.ReadFile(file)
