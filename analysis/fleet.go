@@ -216,6 +216,9 @@ func coverageOf(lanes []*Lane, from, to time.Duration) coverage {
 		// The first and last attempts of a lane may be this far from the phases.
 		slack := coverageSlack + l.Interval
 		begin, end := l.Begin-slack, l.end+slack+l.Deadline
+		if l.fleet.joined { // by its first attempt, and not by a phase
+			begin = l.Begin - l.Interval
+		}
 		for _, g := range l.fleet.gaps {
 			end = min(end, g.from)
 		}

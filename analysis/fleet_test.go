@@ -65,6 +65,25 @@ func TestAFleetThatCannotBeTrusted(t *testing.T) {
 	}
 }
 
+// A time in which all workers begin again has no record, however short it is. The new lanes begin at their first attempts.
+func TestWorkersThatBeginAgainAtTheSameTime(t *testing.T) {
+	end := recordtest.Clean().EndAt()
+	for away, want := range map[time.Duration]Verdict{0: Pass, 1090 * time.Millisecond: Invalid} {
+		s := recordtest.FleetLab(4)
+		for i := range 4 {
+			at := end - 20*time.Second
+			if away > 0 {
+				s.State(100+i, s.Kill(100+i, at), at+away)
+				s.AddWorker(110+i, 4, at+away, end)
+				s.Declared(110 + i)["joined"] = "true"
+			}
+		}
+		if r := reportOf(t, s); r.Verdict != want {
+			t.Errorf("workers away for %s: %s, want %s: %q", away, r.Verdict, want, r.Reasons)
+		}
+	}
+}
+
 // The bounds of an outage hold its truth however a worker's clock was off at its two ends, as far as the bound says; without
 // the bound they do not.
 func TestBoundsAllowForAWorkersClock(t *testing.T) {
