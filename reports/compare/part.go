@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -70,6 +72,9 @@ func JoinParts(parts []Part) (*Comparison, error) {
 	for _, p := range parts {
 		if got, want := p.names(), first.names(); !slices.Equal(got, want) {
 			return nil, fmt.Errorf("the parts of a comparison have different subjects: %s, and %s; run the shards again", strings.Join(want, ", "), strings.Join(got, ", "))
+		}
+		if p.Scenario != first.Scenario || p.Reference != first.Reference || p.Kernels != first.Kernels || !reflect.DeepEqual(p.Budget, first.Budget) {
+			return nil, errors.New("the parts of a comparison have different scenarios, references, kernels or budgets; run the shards again, with the same file of a budget on all machines")
 		}
 	}
 	subjects := make([]Subject, len(first.Subjects))

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/record"
 )
 
 // Parts that were written and read again make the comparison of all runs, whatever runs each has.
@@ -57,6 +58,24 @@ func TestPartsMakeTheWholeComparison(t *testing.T) {
 	}
 	if _, err := ReadPart(t.Context(), t.TempDir()); err == nil {
 		t.Error("a folder without a part was read")
+	}
+}
+
+// Runs that were judged by another budget make no verdict together.
+func TestPartsWithOtherBudgetsAreNotJoined(t *testing.T) {
+	part := func(o Options) Part {
+		return NewPart("rollout", "hitless compare rollout", []Subject{{Subject: "a", Runs: []Run{{Seed: 1, Verdict: analysis.Pass, Attempts: 100}}}, {Subject: "b", Runs: []Run{{Seed: 1, Verdict: analysis.Pass, Attempts: 100}}}}, o)
+	}
+	budget := func(dropped int) *record.Budget {
+		return &record.Budget{Dropped: dropped}
+	}
+	if _, err := JoinParts([]Part{part(Options{Budget: budget(0)}), part(Options{Budget: budget(0)})}); err != nil {
+		t.Error(err)
+	}
+	for name, other := range map[string]Options{"another budget": {Budget: budget(1000)}, "none": {}, "another reference": {Budget: budget(0), Against: "b"}, "kernels": {Budget: budget(0), Kernels: true}} {
+		if _, err := JoinParts([]Part{part(Options{Budget: budget(0)}), part(other)}); err == nil {
+			t.Errorf("a part with %s was joined", name)
+		}
 	}
 }
 
