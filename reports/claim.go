@@ -78,6 +78,19 @@ func Lock(dir, command string) (*Claim, error) {
 	return &Claim{dir, lock}, nil
 }
 
+// LockMany is Lock for files about several runs. The folder of one run is an error, because they would replace its own.
+func LockMany(dir, command string) (*Claim, error) {
+	c, err := Lock(dir, command)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, HostFile)); err == nil {
+		err = fmt.Errorf("%s has the results of a run, which `%s` would overwrite; give another folder with --out", dir, command)
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
 // firstLine is the first line of the text of a lock.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
@@ -94,12 +107,16 @@ func ClaimRun(dir, command string) (*Claim, error) {
 	if err := checkForeign(dir); err != nil {
 		return nil, err
 	}
-	return ClaimComparison(dir, command)
+	return installed(Lock(dir, command))
 }
 
 // ClaimComparison is ClaimRun for the folder of several runs, each in a folder below it.
 func ClaimComparison(dir, command string) (*Claim, error) {
-	c, err := Lock(dir, command)
+	return installed(LockMany(dir, command))
+}
+
+// installed completes the results of a run that was killed.
+func installed(c *Claim, err error) (*Claim, error) {
 	if err != nil {
 		return nil, err
 	}

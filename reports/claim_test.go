@@ -31,6 +31,31 @@ func claimed(t *testing.T, old, unfinished []string) (string, *Claim) {
 	return dir, c
 }
 
+// Files about several runs do not replace those of a run. A folder that another call uses is named as such first.
+func TestTheFolderOfARunTakesNoOtherResults(t *testing.T) {
+	dir, c := claimed(t, []string{HostFile, JUnitFile}, nil)
+	for name, lock := range map[string]func(string, string) (*Claim, error){"LockMany": LockMany, "ClaimComparison": ClaimComparison} {
+		if _, err := lock(dir, "hitless compare"); !errors.As(err, new(*BusyError)) {
+			t.Errorf("%s of a folder in use: %v", name, err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, lock := range map[string]func(string, string) (*Claim, error){"LockMany": LockMany, "ClaimComparison": ClaimComparison} {
+		if _, err := lock(dir, "hitless compare"); err == nil || errors.As(err, new(*BusyError)) {
+			t.Errorf("%s of the folder of a run: %v", name, err)
+		}
+		free, err := lock(t.TempDir(), "hitless compare")
+		if err != nil || free.Close() != nil {
+			t.Errorf("%s of an empty folder: %v", name, err)
+		}
+	}
+	if again, err := Lock(dir, "hitless run"); err != nil || again.Close() != nil {
+		t.Errorf("the folder is not free after it was refused: %v", err)
+	}
+}
+
 // A run that was killed at any instant of storing its results leaves one complete run: here, or after the next command.
 func TestResultsAreCompletedAfterAKill(t *testing.T) {
 	old := []string{HostFile, ReportFile, record.SealFile, MinimizedFile}

@@ -118,7 +118,7 @@ func (c *museumCall) run(cmd *cobra.Command, entries []museum.Entry, part shard.
 	several := c.all || len(entries) > 1
 	if several {
 		c.o.Out = cmp.Or(c.o.Out, filepath.Join("out", "museum"))
-		folder, lockErr := reports.Lock(c.o.Out, "hitless museum run")
+		folder, lockErr := reports.LockMany(c.o.Out, "hitless museum run")
 		if lockErr != nil {
 			return lockErr
 		}
@@ -196,9 +196,7 @@ func (c *museumCall) examine(cmd *cobra.Command, entries []museum.Entry, several
 // entryRateFlag is rateFlag with the entry's own rate as its default, as leaveToEntry sets it.
 func entryRateFlag(f *pflag.FlagSet, o *run.Options) {
 	rateFlag(f, o)
-	rate := f.Lookup("rate")
-	rate.Usage += " (default the rate of the bug's committed runs)"
-	rate.DefValue = "0"
+	defaultsText(f, "rate", "0", "the rate of the bug's committed runs")
 }
 
 // leaveToEntry replaces the defaults of flags by the values of an entry. A timeline has its own rate.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hitless/hitless/internal/flags"
 	"github.com/hitless/hitless/internal/results"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/internal/version"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/reports/compare"
@@ -47,16 +48,19 @@ func resultsKeepCommand() *cobra.Command {
 		Use: "keep DIR FILE", Short: "Write a result to a file that is kept, with when and with what it was made", Args: cobra.ExactArgs(2),
 		Long: `Write the result in a folder to a file: compare.json of a comparison, conformance.yaml of a suite, or report.json of a run. To each run the file
 adds when it was made, the programs of upstream and the tools, which host.json in the folder of the run tells. The file in the folder stays without
-them, because it must not depend on the time. A conformance report loses its signature.`,
+them, because it must not depend on the time. A conformance report loses its signature.
+
+FILE is replaced only if it is a result, and missing folders of its path are made.`,
 		Example: "  hitless results keep out/compare-rollout docs/results/rollout.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if inside, err := filepath.Rel(args[0], args[1]); err == nil && filepath.IsLocal(inside) {
 				return fmt.Errorf("%s is in the folder %s, whose files stay as they are; name a file elsewhere", args[1], args[0])
 			}
-			if err := os.MkdirAll(filepath.Dir(args[1]), 0o755); err != nil {
+			if err := results.Keep(cmd.Context(), args[0], args[1]); err != nil {
 				return err
 			}
-			return results.Keep(cmd.Context(), args[0], args[1])
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "the result is in %s\n", args[1])
+			return err
 		},
 	}
 }
@@ -130,7 +134,7 @@ func (c *resultsCheck) run(cmd *cobra.Command) error {
 	}
 	switch {
 	case len(checked.Unread) > 0:
-		return exitError{exitUsage, fmt.Errorf("%d files in %s are not understood; remove them, or check them with the hitless that wrote them", len(checked.Unread), c.dir)}
+		return exitError{exitUsage, fmt.Errorf("not understood in %s: %s; remove what is no result, or check it with the hitless that wrote it", c.dir, units.Plural(len(checked.Unread), "file"))}
 	case listed:
 		return exitError{code: exitFail}
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,10 +15,10 @@ import (
 	"github.com/hitless/hitless/reports/compare"
 )
 
-// keptComparison keeps a comparison of two runs with a program, and returns the folder of the kept file.
-func keptComparison(t *testing.T, program string) string {
+// ofProgram makes a comparison of two runs with a program, and returns its folder.
+func ofProgram(t *testing.T, program string) string {
 	t.Helper()
-	dir, top := t.TempDir(), t.TempDir()
+	dir := t.TempDir()
 	var subjects []compare.Subject
 	for _, name := range []string{"bundled", "kube-proxy@v1.37.1/ipvs"} {
 		o := recordtest.Rollout{Seed: 1, Fallback: true, Rollouts: 1}
@@ -35,10 +36,36 @@ func keptComparison(t *testing.T, program string) string {
 	if err := compare.Write(dir, c, nil); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := executed("results", "keep", dir, filepath.Join(top, "new", "rollout.json")); code != exitPass || out+errs != "" {
+	return dir
+}
+
+// keptComparison keeps a comparison of two runs with a program, and returns the folder of the kept file.
+func keptComparison(t *testing.T, program string) string {
+	t.Helper()
+	dir, top := ofProgram(t, program), t.TempDir()
+	if code, out, errs := executed("results", "keep", dir, filepath.Join(top, "new", "rollout.json")); code != exitPass || !strings.Contains(out, "rollout.json") || errs != "" {
 		t.Fatalf("keeping: exit code %d\n%s%s", code, out, errs)
 	}
 	return top
+}
+
+// A file that is no result stays as it is, and one that is a result is replaced.
+func TestOnlyResultsAreReplaced(t *testing.T) {
+	own, err := version.OwnSum(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, result := ofProgram(t, own), filepath.Join(keptComparison(t, own), "new", "rollout.json")
+	notes := testfiles.Write(t, t.TempDir(), "notes.txt", []byte("precious"))
+	if code, _, errs := executed("results", "keep", dir, notes); code != exitUsage || !strings.Contains(errs, notes) {
+		t.Errorf("over notes: exit code %d: %s", code, errs)
+	}
+	if kept, err := os.ReadFile(notes); err != nil || string(kept) != "precious" {
+		t.Errorf("the notes are %q: %v", kept, err)
+	}
+	if code, _, errs := executed("results", "keep", dir, result); code != exitPass {
+		t.Errorf("over a result: exit code %d: %s", code, errs)
+	}
 }
 
 // The exit code tells whether something is listed, and whether all was understood.

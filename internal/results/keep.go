@@ -3,7 +3,9 @@ package results
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -16,8 +18,15 @@ import (
 )
 
 // Keep writes the result in a folder, of a comparison, a conformance suite or a run, into a file: with when and with what each run was made. The
-// folder itself does not have these facts, so that shards and repetitions make the same files.
+// folder itself does not have these facts, so that shards and repetitions make the same files. It makes the folder of the file, and replaces only
+// a file that is a result.
 func Keep(ctx context.Context, dir, file string) error {
+	if err := checkReplaceable(ctx, file); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("making the folder of %s: %w; give a FILE that can be written", file, err)
+	}
 	switch {
 	case compare.IsComparison(dir):
 		return keepComparison(ctx, dir, file)
@@ -25,6 +34,17 @@ func Keep(ctx context.Context, dir, file string) error {
 		return conformance.Keep(ctx, dir, file)
 	}
 	return keepRun(dir, file)
+}
+
+// checkReplaceable returns an error for a file that exists and is no result.
+func checkReplaceable(ctx context.Context, file string) error {
+	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := ReadFile(ctx, filepath.Dir(file), filepath.Base(file)); err != nil {
+		return fmt.Errorf("%s exists and would be overwritten, but it cannot be read as a result: %w; give another FILE", file, err)
+	}
+	return nil
 }
 
 func keepComparison(ctx context.Context, dir, file string) error {

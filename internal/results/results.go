@@ -107,6 +107,9 @@ func keysOf(ctx context.Context, path string) (keys, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !json.Valid(data) {
+		return nil, fmt.Errorf("%s is not complete JSON: copy it again from where it was made", filepath.Base(path))
+	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(data, &fields) != nil {
 		return nil, nil // no format reads it

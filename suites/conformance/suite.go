@@ -111,7 +111,7 @@ func (s *Suite) lock() (err error) {
 	if err = s.config.checkKubeconfig(); err != nil {
 		return err
 	}
-	if s.claim, err = reports.Lock(s.config.Out, "hitless conformance"); err != nil {
+	if s.claim, err = reports.LockMany(s.config.Out, "hitless conformance"); err != nil {
 		return err
 	}
 	return os.MkdirAll(filepath.Join(s.config.Out, RunsDir), 0o755)
