@@ -222,7 +222,7 @@ func runGate(t *testing.T, run, gate string, env ...string) (code int, calls str
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	fake := "#!/bin/sh\necho \"$*\" >> " + dir + "/calls\ncase $1 in run) exit " + run + ";; gate) exit " + gate + ";; esac\n"
+	fake := "#!/bin/sh\necho \"$*\" >> " + dir + "/calls\ncase $1 in run) exit " + run + ";; gate) echo judged; exit " + gate + ";; esac\n"
 	if err := os.WriteFile(filepath.Join(dir, "bin", "hitless"), []byte(fake), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -257,6 +257,17 @@ func TestGateExitCodes(t *testing.T) {
 	} {
 		if code, calls := runGate(t, c.run, c.gate, c.env...); code != c.code || calls != c.calls {
 			t.Errorf("%s: exit code %d after\n%swant %d after\n%s", c.name, code, calls, c.code, c.calls)
+		}
+	}
+}
+
+// The summary of a GitHub job begins with the verdict that decides: that by the budget, if there is one.
+func TestTheSummaryOfAJobHasTheVerdictByTheBudget(t *testing.T) {
+	for want, env := range map[string][]string{"": {}, "## By the budget b.yaml\n\n```\njudged\n```\n\n": {"BUDGET=b.yaml"}} {
+		summary := filepath.Join(t.TempDir(), "summary.md")
+		runGate(t, "1", "0", append(env, "GITHUB_STEP_SUMMARY="+summary)...)
+		if got, err := os.ReadFile(summary); err != nil || string(got) != want {
+			t.Errorf("with %q the summary is %q, want %q: %v", env, got, want, err)
 		}
 	}
 }

@@ -10,11 +10,18 @@ words=(run "$SCENARIO" --subject "$SUBJECT" --seed "${SEED:-1}" --controlplane "
 while IFS= read -r pair; do
   [ -z "$pair" ] || words+=(--set "$pair")
 done <<<"${SET:-}"
-status=0
+status=0 judged=
 "$hitless" "${words[@]}" || status=$?
 if [ -n "${BUDGET:-}" ] && [ "$status" -le 1 ]; then
   status=0
-  "$hitless" gate "$OUT" --budget "$BUDGET" || status=$?
+  judged=$("$hitless" gate "$OUT" --budget "$BUDGET") || status=$?
+  printf '%s\n' "$judged"
 fi
-if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f "$OUT/summary.md" ]; then cat "$OUT/summary.md" >> "$GITHUB_STEP_SUMMARY"; fi
+# The budget decides, so its verdict stands before that of the run.
+if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
+  {
+    [ -z "$judged" ] || printf '## By the budget %s\n\n```\n%s\n```\n\n' "$BUDGET" "$judged"
+    [ ! -f "$OUT/summary.md" ] || cat "$OUT/summary.md"
+  } >> "$GITHUB_STEP_SUMMARY"
+fi
 exit "$status"
