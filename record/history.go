@@ -116,6 +116,9 @@ func (h *History) open(folder fs.FS, key ed25519.PublicKey) (err error) {
 		if version := (*VersionError)(nil); errors.As(err, &version) {
 			return fmt.Errorf("the run in %s: %w", h.folder, err)
 		}
+		if errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("reading the run in %s: %w; allow this user to read its files", h.folder, err)
+		}
 		if err != nil {
 			return &DamageError{h.folder, err.Error()}
 		}

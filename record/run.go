@@ -170,7 +170,7 @@ func MadeIn(folder fs.FS) (*Made, error) {
 		err = json.Unmarshal(data, &host)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking %s when and with what the run was made: %w", HostFile, err)
+		return nil, fmt.Errorf("reading from %s when and with what the run was made: %w; copy the whole folder again from where the run was made", HostFile, err)
 	}
 	if host.Programs == nil {
 		host.Programs = []MadeProgram{}

@@ -206,6 +206,30 @@ func TestARecordWithoutASealIsNotTrusted(t *testing.T) {
 }
 
 // A seal that is no regular file is damage, and is not waited for.
+// unreadable is a folder with one file that this user may not read.
+type unreadable struct {
+	fs.FS
+	file string
+}
+
+func (u unreadable) Open(name string) (fs.File, error) {
+	if name == u.file {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	return u.FS.Open(name)
+}
+
+// A record that this user may not read is not damaged.
+func TestARecordThatMayNotBeReadIsNotDamaged(t *testing.T) {
+	dir := sealedRun(t, "pass", 0, nil)
+	for _, file := range []string{SealFile, HistoryDir, HistoryDir + "/" + RunFile, HistoryDir + "/" + AttemptsFile} {
+		_, err := OpenSignedFS(unreadable{os.DirFS(dir), file}, dir, nil)
+		if !errors.Is(err, fs.ErrPermission) || IsDamaged(err) {
+			t.Errorf("%s may not be read: %v", file, err)
+		}
+	}
+}
+
 func TestASealThatIsALinkIsDamage(t *testing.T) {
 	dir := sealedRun(t, "pass", 0, nil)
 	seal := filepath.Join(dir, SealFile)

@@ -48,7 +48,7 @@ func VerifyingKey(file string, text []byte) (ed25519.PublicKey, error) {
 	}
 	key, is := any.(ed25519.PublicKey)
 	if !is {
-		return nil, fmt.Errorf("the key %s is no ed25519 key; `openssl pkey -in KEY -pubout -out FILE` writes one", file)
+		return nil, fmt.Errorf("the key %s is no ed25519 key; give the public key of the ed25519 key that signed the seal", file)
 	}
 	return key, nil
 }

@@ -51,7 +51,7 @@ func readSeal(folder fs.FS) (*Seal, error) {
 func (s *Seal) verify(files fs.FS) error {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
-		return fmt.Errorf("the history is missing: %w", err)
+		return unlistable(err)
 	}
 	for _, e := range entries {
 		if !slices.ContainsFunc(s.Files, func(f SealedFile) bool { return f.Name == e.Name() }) {
@@ -76,6 +76,14 @@ func (s *Seal) verify(files fs.FS) error {
 		}
 	}
 	return nil
+}
+
+// unlistable is the error of a folder history that cannot be listed.
+func unlistable(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("its folder %s is missing", HistoryDir)
+	}
+	return fmt.Errorf("its folder %s cannot be read: %w", HistoryDir, err)
 }
 
 // changed says where a file differs from what was sealed.
