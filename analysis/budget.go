@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hitless/hitless/internal/units"
@@ -286,7 +287,7 @@ func (a *Analysis) CheckBudget(b record.Budget) map[int]error {
 			for _, l := range a.Measured() {
 				names = append(names, l.Name)
 			}
-			bad[i] = fmt.Errorf("the run has no measured lane %q; it has %v", rule.Lane, names)
+			bad[i] = fmt.Errorf("the run has no measured lane %q; it has %s", rule.Lane, strings.Join(names, ", "))
 		} else if rule.Node != "" && len(a.Run.Nodes) > 0 && !slices.Contains(a.Run.Nodes, rule.Node) {
 			bad[i] = fmt.Errorf("the run has no node %q; it has %v", rule.Node, a.Run.Nodes)
 		}

@@ -83,9 +83,6 @@ func (a *Analysis) nextSteps(r *Report) (steps []string) {
 	if r.Verdict != Fail || r.Totals.Dropped+r.Totals.Delayed == 0 {
 		return nil
 	}
-	if changed := Changed(a.Run.Command); len(changed) > 0 {
-		steps = append(steps, "Changed from default: "+strings.Join(changed, ", "))
-	}
 	steps = append(steps, a.whereToLook(r)...)
 	for _, b := range KnownBugs() {
 		old := r.Subject.Name == b.Subject && semver.IsValid(r.Subject.Version) && semver.Compare(r.Subject.Version, b.Fixed) < 0
@@ -96,6 +93,9 @@ func (a *Analysis) nextSteps(r *Report) (steps []string) {
 		if slices.ContainsFunc(r.AllOutages(), func(o LaneOutage) bool { return o.Cause.Kind == b.Kind && o.Cause.Ended != "" }) {
 			steps = append(steps, fmt.Sprintf("Fixed in %s %s (%s; %s in docs/museum.md)", b.Subject, strings.TrimSuffix(b.Fixed, ".0"), b.Change, b.ID))
 		}
+	}
+	if changed := Changed(a.Run.Command); len(changed) > 0 {
+		steps = append(steps, "Run it with the defaults instead of "+strings.Join(changed, ", "))
 	}
 	return steps
 }

@@ -63,7 +63,7 @@ type Report struct {
 	Recovery *RecoveryReport `json:"recovery,omitempty"`
 	// Early says when and why the run ended before its end; nil for a complete run.
 	Early *EarlyReport `json:"early,omitempty"`
-	// NextSteps are what a reader can change: settings that are not the default, and the version that fixes a known bug.
+	// NextSteps are what a reader can do: where to look, the version that fixes a known bug, and a run with the defaults.
 	NextSteps []string `json:"nextSteps,omitempty"`
 	// Made is when and with what the run was made. Only results that are kept have it: a report depends on the record alone.
 	Made *record.Made `json:"made,omitempty"`

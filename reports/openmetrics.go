@@ -20,7 +20,7 @@ func WriteOpenMetrics(w io.Writer, runs []*RunFolder) error {
 	seen := map[string]bool{}
 	for _, r := range runs {
 		if r.Started.IsZero() {
-			return fmt.Errorf("writing OpenMetrics: no %s tells when the run with the history %s was started, and samples need a time: name it", HostFile, r.id())
+			return fmt.Errorf("writing OpenMetrics: no %s tells when the run with the history %s was started, and samples need a time: give it with --started 2026-01-31T12:00:00Z", HostFile, r.id())
 		}
 		if seen[r.id()] {
 			return fmt.Errorf("writing OpenMetrics: the run with the history %s was given twice", r.id())

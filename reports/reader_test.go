@@ -117,7 +117,7 @@ func TestTheNextStepNamesTheFix(t *testing.T) {
 		s.Run.Subject = record.Subject{Name: "kube-proxy", Version: version, Mode: "iptables"}
 		s.Run.Parameters = map[string]string{"replicas": "1"}
 		r := reportOf(t, o.Start(s))
-		if text := strings.Join(r.NextSteps, "\n"); strings.Contains(text, "Fixed in kube-proxy v1.26 (KEP-1669") != fixed || !strings.Contains(text, "Changed from default: ") {
+		if text := strings.Join(r.NextSteps, "\n"); strings.Contains(text, "Fixed in kube-proxy v1.26 (KEP-1669") != fixed || !strings.Contains(text, "Run it with the defaults instead of ") {
 			t.Errorf("%s: %q", version, r.NextSteps)
 		}
 	}
