@@ -16,7 +16,7 @@ others() {
   inside ./lab/kubelet
   inside -run TheRealAPIServer ./lab/replay
   inside -parallel 8 ./probes
-  inside ./record
+  inside -run TestPickNodeIsTheKernelsOwn ./record
   inside ./lab/topology ./lab/container
   inside ./lab/balancer
   inside ./observers ./observers/capture

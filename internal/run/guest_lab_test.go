@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "hitless")
-	build := exec.Command("go", "build", "-tags", "lab", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "../../cmd/hitless")
+	build := exec.Command("go", "build", "-tags", "lab", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "../../cmd/hitless")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	build.Stderr = os.Stderr
 	code := 1
@@ -110,7 +110,7 @@ func TestBadEndsAreInvalid(t *testing.T) {
 	for name, c := range map[string]struct {
 		deadline time.Duration
 		want     string
-	}{"panic": {2 * time.Minute, "Kernel panic"}, "hang": {30 * time.Second, "did not end within 30s"}} {
+	}{"panic": {2 * time.Minute, "Kernel panic"}, "hang": {15 * time.Second, "did not end within 15s"}} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := toy(t, func(o *run.Options) { o.Set = map[string]string{"end": name}; o.Deadline = c.deadline })
 			if !errors.As(err, new(*run.InvalidError)) || !strings.Contains(err.Error(), c.want) {

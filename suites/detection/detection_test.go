@@ -29,7 +29,7 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	flushed = suites.Start(ctx, dir, "flushed", run.Options{Scenario: "fault", LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1,
-		Set: map[string]string{"node": "node-2", "faultDuration": "700ms"}})
+		Set: map[string]string{"node": "node-2", "faultDuration": "700ms", "baseline": "10s"}})
 	if !suites.RunsUnlabeled() {
 		return
 	}

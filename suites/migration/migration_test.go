@@ -29,7 +29,7 @@ func TestMigration(t *testing.T) {
 
 const (
 	version = "v1.37.1"
-	nodes   = 3
+	nodes   = 2
 	// dialDeadline is that of the lanes, in seconds (docs/measuring.md).
 	dialDeadline = 3.0
 )
@@ -43,7 +43,7 @@ var _ = BeforeSuite(func() {
 	dir := GinkgoT().TempDir()
 	begin := func(name, subject, to, cleanup, back string) {
 		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "migrate", LabOptions: site.LabOptions{ControlPlane: "replay", Nodes: nodes, Subject: subject}, Seed: 1, Rate: 50, Set: map[string]string{"to": to, "cleanup": cleanup, "back": back, "trafficPolicy": "Cluster",
-			"baseline": "10s", "settle": "10s"}})
+			"replicas": "2", "baseline": "10s", "settle": "10s"}})
 	}
 	migrated := func(mode string) string {
 		return describe(ctx, dir, mode, "[/usr/bin/hitless, proxier, migrate, --from="+mode+`, --to=bundled, "--kubeconfig={kubeconfig}",

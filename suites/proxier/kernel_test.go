@@ -142,7 +142,7 @@ func image(t *testing.T) (*vm.Image, vm.Kernel) {
 	img.Add("/usr/bin/kube-proxy", built[0].Path, 0o755)
 	for i, name := range packages {
 		file := filepath.Join(t.TempDir(), "tests")
-		build := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-w", "-tags", "netns", "-o", file, "github.com/hitless/hitless/"+name)
+		build := exec.Command("go", "test", "-c", "-trimpath", "-vet=off", "-gcflags=all=-dwarf=false", "-ldflags=-w", "-tags", "netns", "-o", file, "github.com/hitless/hitless/"+name)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("building the tests of %s: %v: %s", name, err, out)

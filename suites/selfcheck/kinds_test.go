@@ -34,7 +34,7 @@ func startKinds(ctx context.Context, dir string) {
 		return suites.Start(ctx, dir, name, run.Options{Scenario: "quiet", LabOptions: site.LabOptions{ControlPlane: "replay"}, Seed: 1, Rate: rate, Set: set})
 	}
 	if suites.RunsUnlabeled() {
-		everyKind = quiet("every-kind", 100, map[string]string{"lanes": strings.Join(allKinds, ",")})
+		everyKind = quiet("every-kind", 100, map[string]string{"lanes": strings.Join(allKinds, ","), "baseline": "10s"})
 	}
 	if suites.Selected(suites.Nightly) {
 		fine = quiet("fine", 800, map[string]string{"shortestFault": "2500us", "baseline": "15s"})

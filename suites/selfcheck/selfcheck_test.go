@@ -61,7 +61,7 @@ var _ = BeforeSuite(func() {
 		return suites.Start(ctx, dir, name+"-run", run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + describe(dir, name, program, faults)}, Seed: 1, Rate: rate, Set: set})
 	}
 	restarted = begin("restarted", "restart", 100, map[string]string{"lanes": "tcp-new,udp-fresh,udp-sticky", "trafficPolicy": "Local",
-		"downtime": "500ms", "settle": "5s"},
+		"downtime": "500ms", "baseline": "10s", "settle": "5s"},
 		"node-1:flush:0s:400ms", "node-1:drop:3s:150ms", "node-2:half-sync:3s:300ms", "node-3:wrong-backend:3s:300ms")
 	dies := func(name string, lab site.LabOptions, seed int64, which string) *suites.Future {
 		lab.ControlPlane, lab.Subject = "replay", "exec:"+describe(dir, name, program, []string{"*:dead-again"})

@@ -5,7 +5,6 @@ package subjects
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -24,10 +23,7 @@ func buildExample() string {
 	const source = "../../docs/examples/exec-nftables"
 	dir := GinkgoT().TempDir()
 	Expect(os.CopyFS(dir, os.DirFS(source))).To(Succeed())
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/", "github.com/hitless/hitless/docs/examples/exec-nftables")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	Expect(suites.Build("github.com/hitless/hitless/docs/examples/exec-nftables", filepath.Join(dir, "exec-nftables"))).To(Succeed())
 	return dir
 }
 
@@ -39,7 +35,7 @@ var _ = Describe("a proxy that a subject file describes", Ordered, func() {
 		DeferCleanup(cancel)
 		dir := buildExample()
 		roll := func(file string) *suites.Future {
-			return suites.Start(ctx, dir, file+"-run", run.Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + filepath.Join(dir, file)}, Seed: 1, Rate: rollRate,
+			return suites.Start(ctx, dir, file+"-run", run.Options{Scenario: "rollout", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "exec:" + filepath.Join(dir, file)}, Seed: 1, Rate: 30,
 				Set: map[string]string{"trafficPolicy": "Cluster", "rollouts": "1", "settle": "10s", "shutdownDelay": "5s", "gracePeriod": "10s"}})
 		}
 		correct = roll("subject.yaml")
