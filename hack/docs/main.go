@@ -27,6 +27,14 @@ func main() {
 	}
 }
 
+// fileOf shows a file of the tree, as code of a language.
+func fileOf(file, language string) func(top string) (string, error) {
+	return func(top string) (string, error) {
+		data, err := os.ReadFile(filepath.Join(top, file))
+		return fmt.Sprintf("```%s\n%s```\n", language, data), err
+	}
+}
+
 func renew(args []string) error {
 	switch {
 	case len(args) == 0:
@@ -59,6 +67,7 @@ type part struct {
 var parts = slices.Concat(tables, originParts())
 
 var tables = []part{
+	{"docs/watching-an-upgrade.md", "watch-roles", fileOf("deploy/watch/role.yaml", "yaml")},
 	{"docs/results/comparisons.md", "comparisons", tableOf("*.json", compare.WriteResults)},
 	{"docs/results/disruptions.md", "disruptions", tableOf("disruptions/*.json", compare.WriteRuns)},
 	{"docs/results/kube-proxy-versions.md", "minors", tableOf("minors/*.json", compare.WriteRuns)},

@@ -84,7 +84,7 @@ func programsText(rows []results.Row) string {
 	if of(most) == len(rows) {
 		return fmt.Sprintf("The program `%.12s…` made all %s rows on the result pages linked here.\n", most, units.Thousands(len(rows)))
 	}
-	return fmt.Sprintf("Of the %s rows on the result pages linked here, the program `%.12s…` made %s. Other programs made the others, or their files do not say.\n", units.Thousands(len(rows)), most, units.Thousands(of(most)))
+	return fmt.Sprintf("The result pages linked here have %s rows. The program `%.12s…` made %s of them. Other programs made the others, or their files do not say.\n", units.Thousands(len(rows)), most, units.Thousands(of(most)))
 }
 
 // committedRows are those of the committed files of some patterns; none where `make` has not written any yet.

@@ -80,8 +80,8 @@ func TestPagesNameTheProgramOfTheirResults(t *testing.T) {
 		return results.Row{Origin: results.Origin{Program: strings.Repeat(letter, 64)}}
 	}
 	for want, rows := range map[string][]results.Row{
-		"The program `aaaaaaaaaaaa…` made all 2 rows":                                        {row("a"), row("a")},
-		"Of the 3 rows on the result pages linked here, the program `bbbbbbbbbbbb…` made 2.": {row("a"), row("b"), row("b")},
+		"The program `aaaaaaaaaaaa…` made all 2 rows":                                           {row("a"), row("a")},
+		"The result pages linked here have 3 rows. The program `bbbbbbbbbbbb…` made 2 of them.": {row("a"), row("b"), row("b")},
 		"No committed result": {{}},
 	} {
 		if got := programsText(rows); !strings.HasPrefix(got, want) {
