@@ -62,7 +62,7 @@ reference fails only a budget that --budget gives. A shard that has made its run
 	f.StringArrayVar(&asked.Kernels, "guest-kernel", nil, guestKernelUsage+"; again to compare kernels (default "+vm.DefaultKernel+")")
 	f.StringVar(&asked.Against, "against", "", "the `SUBJECT`, or the kernel, that the others are compared with (default the first)")
 	f.StringVar(&asked.BudgetFile, "budget", "", "YAML `FILE` with the accepted loss of each run, also of the reference (default none, and the reference may lose)")
-	f.IntVar(&asked.Runs, "runs", 4, "runs of each subject, with the seeds 1 to this number")
+	f.IntVar(&asked.Runs, "runs", 4, "runs of each subject, at most 10,000, with the seeds 1 to this number")
 	f.StringVar(&o.Out, "out", "", "folder for the results (default out/compare-SCENARIO)")
 	flags.Aside(f, "out")
 	signFlag(f, &o.Sign)

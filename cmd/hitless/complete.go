@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -180,6 +181,20 @@ func suggestFlag(c *cobra.Command, err error) error {
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	if near := values.Nearest(unknown.GetSpecifiedName(), names); near != "" {
 		return fmt.Errorf("%w; did you mean --%s?", err, near)
+	}
+	return fmt.Errorf("%w; `%s --help` lists the flags", err, c.CommandPath())
+}
+
+// unknownCommand is the error of cobra for a command that does not exist and has no similar one.
+var unknownCommand = regexp.MustCompile(`^unknown command ".*" for "(hitless[a-z -]*)"$`)
+
+// suggestCommands adds the next step to the error of an unknown command.
+func suggestCommands(err error) error {
+	if err == nil {
+		return nil
+	}
+	if of := unknownCommand.FindStringSubmatch(err.Error()); of != nil {
+		return fmt.Errorf("%w; `%s --help` lists the commands", err, of[1])
 	}
 	return err
 }

@@ -52,14 +52,15 @@ func TestVersionFlag(t *testing.T) {
 
 // The nearest flag is found for an unknown one, whatever words the error has around it, and for nothing else.
 func TestSuggestedFlag(t *testing.T) {
-	c := &cobra.Command{}
+	c := &cobra.Command{Use: "hitless"}
 	c.Flags().Int("rate", 0, "")
 	for _, test := range []struct {
-		arg     string
-		suggest bool
-	}{{"--rat=3", true}, {"--completely-different", false}, {"-r", false}, {"--rate=x", false}, {"--rate", false}} {
+		arg  string
+		want string // what is added to the error; empty for none
+	}{{"--rat=3", "--rate?"}, {"--completely-different", "`hitless --help`"}, {"-r", ""}, {"--rate=x", ""}, {"--rate", ""}} {
 		err := fmt.Errorf("reading the flags: %w", c.ParseFlags([]string{test.arg}))
-		if got := suggestFlag(c, err); (got != err) != test.suggest || strings.Contains(got.Error(), "--rate?") != test.suggest {
+		got := suggestFlag(c, err)
+		if added := strings.TrimPrefix(got.Error(), err.Error()); (got != err) != (test.want != "") || !strings.Contains(added, test.want) {
 			t.Errorf("%s: %v", test.arg, got)
 		}
 	}

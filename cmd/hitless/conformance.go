@@ -55,7 +55,7 @@ was not run, 130 interrupted.`,
 	f.StringVar(&c.Out, "out", conformance.DefaultOut, "folder for the results")
 	f.StringVar(&bugs, "museum", "", "add historical bugs to the report: museum.json of hitless museum run --all with the same subject, a `FILE`")
 	signFlag(f, &c.Options.Sign)
-	f.BoolVar(&c.DryRun, "dry-run", false, "list the selected specs, their labels and their runs, and stop")
+	f.BoolVar(&c.DryRun, "dry-run", false, "list the selected specs, their labels and their runs, and stop; a cluster is not asked")
 	flags.Aside(f, "label-filter", "focus", "skip", "out", "museum", "dry-run", "address-within")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := sites.chooseSite(f, c.Options); err != nil {
@@ -111,6 +111,9 @@ func conformanceSites(f *pflag.FlagSet, o *run.Options) siteFlags {
 func planConformance(cmd *cobra.Command, c conformance.Config) error {
 	planned, whole, err := c.Plan(cmd.Context())
 	if err != nil {
+		return err
+	}
+	if err := c.Options.CheckKubeconfig(); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
@@ -178,7 +181,7 @@ func conformanceReportCommand() *cobra.Command {
 		Short: "Compare the conformance of many subjects, or join the shards of one call",
 		Long: `Read the conformance.yaml of each folder, and print a matrix: features as rows, subjects as columns. All shards of one call are
 joined to one report first. With --out the folder gets matrix.html, which names the failed specs and the last version without the
-failure, and conformance.yaml and conformance.html of a single subject.`,
+failure, and of a single subject also conformance.yaml, conformance.html, junit.xml and ginkgo.json.`,
 		Example: `  hitless report conformance out/bundled out/nftables --out out/matrix
   hitless report conformance out/shard-* --out out/whole`,
 		Args: cobra.MinimumNArgs(1),
@@ -195,14 +198,16 @@ failure, and conformance.yaml and conformance.html of a single subject.`,
 			if err != nil {
 				return err
 			}
-			if err := m.WriteText(cmd.OutOrStdout()); err != nil || out == "" {
-				return err
+			if out != "" {
+				folder, err := reports.LockMany(out, "hitless report conformance")
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(conformance.WriteMatrix(out, m, all), folder.Close()); err != nil {
+					return err
+				}
 			}
-			folder, err := reports.Lock(out, "hitless report conformance")
-			if err != nil {
-				return err
-			}
-			return errors.Join(conformance.WriteMatrix(out, m, all), folder.Close())
+			return m.WriteText(cmd.OutOrStdout())
 		},
 	}
 	verifyFlag(cmd.Flags(), &verify)

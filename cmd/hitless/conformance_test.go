@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hitless/hitless/suites/conformance"
+
+	"github.com/hitless/hitless/internal/testfiles"
 )
 
 func TestConformanceListsItsSpecs(t *testing.T) {
@@ -27,7 +30,13 @@ func TestConformanceListsItsSpecs(t *testing.T) {
 	if code != exitPass || strings.Contains(out, "rollout-local new") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	code, out = call(t, "conformance", "--dry-run", "--kubeconfig", "cluster.yaml", "--focus", "restart-term")
+	cluster := testfiles.Write(t, t.TempDir(), "cluster.yaml", []byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
+		"clusters: [{name: c, cluster: {server: \"https://127.0.0.1:1\"}}]\nusers: [{name: u, user: {}}]\n"))
+	code, out = call(t, "conformance", "--dry-run", "--kubeconfig", filepath.Join(t.TempDir(), "none"), "--focus", "restart-term")
+	if code != exitUsage || !strings.Contains(out, "reading the kubeconfig") {
+		t.Errorf("without the file: exit code %d: %s", code, out)
+	}
+	code, out = call(t, "conformance", "--dry-run", "--kubeconfig", cluster, "--focus", "restart-term")
 	if code != exitPass || !strings.Contains(out, "skipped: ") {
 		t.Errorf("exit code %d: %s", code, out)
 	}

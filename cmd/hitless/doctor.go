@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,11 +70,15 @@ Exit codes with --cache: 0 nothing is damaged, 1 entries are damaged, 2 the cach
 // writeFindings writes a line for each finding. The error says that a lab lacks something.
 func writeFindings(out io.Writer, findings []run.Finding) error {
 	lacking := 0
+	var text strings.Builder
 	for _, f := range findings {
 		if f.State == run.Missing {
 			lacking++
 		}
-		fmt.Fprintf(out, "%-8s %-26s %s\n", f.State, f.Name, f.Text)
+		fmt.Fprintf(&text, "%-8s %-26s %s\n", f.State, f.Name, f.Text)
+	}
+	if _, err := io.WriteString(out, text.String()); err != nil {
+		return err
 	}
 	if lacking > 0 {
 		return fmt.Errorf("a lab on this machine lacks what the lines with \"missing\" name (%d); each of them says what to do", lacking)

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +23,8 @@ func gateCommand() *cobra.Command {
 		Long: `Judge a recorded run again by a budget of accepted losses: DIR is the folder of the run.
 
 DIR may also be a folder that hitless compare wrote. Its runs are compared again by the rules of hitless compare, with its reference. --budget
-judges each run, also those of the reference. Without it the budget of the comparison holds. docs/budgets.md has the keys of the file.
+judges each run, also those of the reference. Without it the budget of the comparison holds. A run needs --budget. docs/budgets.md has the keys
+of the file.
 
 All seals are checked first. Nothing is written. Exit codes: 0, pass; 1, fail, or a subject is worse; 2, wrong usage, such as another folder;
 3, invalid or inconclusive, such as after a change of a record.`,
@@ -50,6 +52,7 @@ All seals are checked first. Nothing is written. Exit codes: 0, pass; 1, fail, o
 				}
 				return gateComparison(cmd, args[0], key, b)
 			}
+			defer fmt.Fprintf(cmd.OutOrStdout(), "budget           %s\n", file)
 			return gateRun(cmd, args[0], key, b)
 		},
 	}

@@ -60,7 +60,7 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	}
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
-	err := cmd.ExecuteContext(ctx)
+	err := suggestCommands(cmd.ExecuteContext(ctx))
 	if text := message(ctx, err); text != "" {
 		fmt.Fprintln(stderr, "hitless:", text)
 	}

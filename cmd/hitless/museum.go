@@ -22,16 +22,16 @@ func museumCommand() *cobra.Command {
 
 func museumListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the bugs", Args: cobra.NoArgs,
+		Use: "list", Short: "List the bugs; `hitless museum show ID` has the affected versions and the fix", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return listMuseum(cmd.OutOrStdout()) },
 	}
 }
 
 func listMuseum(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tMODES\tAFFECTED\tFIXED IN\tTITLE")
+	fmt.Fprintln(w, "ID\tMODES\tTITLE")
 	for _, e := range museum.All() {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.ID, e.ModeText(), e.Affected, e.Fixed, e.Title)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", e.ID, e.ModeText(), e.Title)
 	}
 	return w.Flush()
 }

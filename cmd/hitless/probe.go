@@ -115,7 +115,7 @@ func prefix(text string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return p, fmt.Errorf("--source: %w; give a range such as 10.200.0.0/16", err)
+		return p, fmt.Errorf("--source %s is no range of addresses; give one such as 10.200.0.0/16", text)
 	}
 	return p, nil
 }

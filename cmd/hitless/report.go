@@ -83,8 +83,11 @@ more:
 				}
 				return printRuns(cmd, args, format, started, verify)
 			}
-			if len(args) != 1 || started != "" {
-				return fmt.Errorf("without --format the reports of one run are made, and no --started is needed; %d folders were given", len(args))
+			switch {
+			case started != "":
+				return errors.New("--started is for --format openmetrics and conformance; give one of them, or leave --started out")
+			case len(args) != 1:
+				return fmt.Errorf("without --format the reports of one run are made, and %d folders were given; give one", len(args))
 			}
 			return reportAgain(cmd, args[0], verify, options)
 		},

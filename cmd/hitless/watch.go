@@ -89,6 +89,13 @@ watch.log and the state is watch.json in --out, beside the results.`,
 	return cmd
 }
 
+// defaultsText tells the defaults of a flag in its help, in the place of the one that the flag has. zero is the zero value of its type.
+func defaultsText(f *pflag.FlagSet, name, zero, text string) {
+	flag := f.Lookup(name)
+	flag.Usage += " (default " + text + ")"
+	flag.DefValue = zero
+}
+
 func thisProgram() (string, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -99,11 +106,13 @@ func thisProgram() (string, error) {
 
 func (o *watchOptions) flags(f *pflag.FlagSet) {
 	sessionFlags(f, &o.Options.Options, &o.source, record.RecordThinned)
+	defaultsText(f, "rate", "0", fmt.Sprintf("100; with --kubeconfig %d for each port and address", clusterwatch.DefaultRate))
+	defaultsText(f, "protocol", "", probes.ProtocolTCPNew+"; with --kubeconfig "+probes.ProtocolTCPDial)
 	f.DurationVar(&o.Duration, "duration", 0, "how long to measure after the baseline at most; 0 is until \"hitless watch stop\"")
 	flags.Allow(f, "duration", flags.Zero)
 	signFlag(f, &o.sign)
 	outOfWatch(f, &o.Out)
-	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "measure the Services of the live cluster of this `FILE`, at --rate attempts per second for each port and address (default 10)")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "measure the Services of the live cluster of this `FILE`")
 	cluster := pflag.NewFlagSet("", pflag.ContinueOnError)
 	cluster.StringVar(&o.Context, "context", "", "context of the kubeconfig (default its current one)")
 	cluster.StringVar(&o.Namespace, "namespace", "", "only Services of this namespace (default all)")

@@ -62,7 +62,7 @@ func WriteFiles(dir string, files []File) (err error) {
 		path := filepath.Join(dir, f.Name)
 		t, err := os.CreateTemp(filepath.Dir(path), UnfinishedPrefix)
 		if err != nil {
-			return fmt.Errorf("writing %s: %w (give a directory that can be written)", path, err)
+			return fmt.Errorf("writing %s: %w (allow this user to write to the folder, or give another one)", path, err)
 		}
 		complete = append(complete, t.Name())
 		_, err = t.Write(f.Data)

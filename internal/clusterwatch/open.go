@@ -32,7 +32,7 @@ func (w *watcher) open(ctx context.Context) (err error) {
 		return w.unreachable(ctx, err)
 	}
 	if len(denied) > 0 {
-		return fmt.Errorf("the kubeconfig's user lacks what a watch needs%s: %s; docs/watching-an-upgrade.md has a ClusterRole with just that",
+		return fmt.Errorf("the kubeconfig's user lacks what a watch needs%s: %s; docs/watching-an-upgrade.md has a ClusterRole and a Role with all verbs",
 			in(w.o.Namespace), words(denied))
 	}
 	namespace, _, _ := strings.Cut(w.o.Proxy, "/")

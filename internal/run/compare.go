@@ -88,9 +88,12 @@ func (asked Comparison) isAgainst(v variant, spec subject.Spec, name string) boo
 // comparison there stays until the new one is complete. Of a shard it writes a part and its manifest instead, and returns nil.
 func Compare(ctx context.Context, o Options, asked Comparison) (c *compare.Comparison, err error) {
 	variants := asked.variants(o)
-	if len(variants) < 2 || asked.Runs < 1 {
-		return nil, usagef("comparing needs two subjects or kernels or more, and one run or more of each: give --subject or --guest-kernel again; %d subjects, %d kernels and %d runs were given",
-			len(asked.Subjects), len(asked.Kernels), asked.Runs)
+	switch {
+	case asked.Runs < 1 || asked.Runs > 10_000:
+		return nil, usagef("--runs %d: give a number from 1 to 10,000", asked.Runs)
+	case len(variants) < 2:
+		return nil, usagef("comparing needs two subjects or kernels or more: give --subject or --guest-kernel again; %d subjects and %d kernels were given",
+			len(asked.Subjects), len(asked.Kernels))
 	}
 	if err := o.fillDefaults(ctx); err != nil {
 		return nil, err

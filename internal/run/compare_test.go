@@ -106,6 +106,11 @@ func TestKernelsAreCompared(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for _, runs := range []int{0, -1, 10_001} {
+		if _, err := Compare(t.Context(), o, Comparison{Kernels: []string{a, b}, Runs: runs}); !IsUsage(err) || !strings.Contains(err.Error(), "--runs") {
+			t.Errorf("%d runs: %v", runs, err)
+		}
+	}
 	if _, err := Compare(t.Context(), o, Comparison{Kernels: []string{a}, Runs: 1}); !IsUsage(err) {
 		t.Errorf("one kernel and no subject: %v", err)
 	}

@@ -182,6 +182,9 @@ func ReadBugs(ctx context.Context, file string) (found []BugResult, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&found); err != nil {
+		if errors.As(err, new(*json.UnmarshalTypeError)) {
+			err = errors.New("it is not the list that `hitless museum run` writes")
+		}
 		return nil, fmt.Errorf("reading the bugs in %s: %w; give the %s of `hitless museum run --all`", file, err, MuseumFile)
 	}
 	if _, err := decoder.Token(); err != io.EOF {

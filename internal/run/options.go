@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/analysis/budget"
+	"github.com/hitless/hitless/cluster"
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/guest"
 	"github.com/hitless/hitless/internal/input"
@@ -89,6 +90,17 @@ func (o Options) Site() Kind {
 		return InKind
 	}
 	return InCluster
+}
+
+// CheckKubeconfig reads the kubeconfig of a live cluster, and asks the cluster nothing. A file that cannot be read is a UsageError.
+func (o Options) CheckKubeconfig() error {
+	if o.Site() != InCluster {
+		return nil
+	}
+	if _, err := cluster.Open(o.Live.Kubeconfig, o.Live.Context); err != nil {
+		return UsageError{Reason: err}
+	}
+	return nil
 }
 
 // Run runs a call and judges its history. A UsageError means that nothing was run; an InvalidError that the run ended early. The
@@ -172,7 +184,7 @@ func (o *Options) resolve(ctx context.Context) (site.Site, error) {
 			return nil, err
 		}
 		if guest.Unjudged(o.Scenario) {
-			return nil, usagef("%s has a node of its own, which only a lab offers; leave the live cluster out", o.Scenario)
+			return nil, usagef("%s has a node of its own, which only a lab offers; leave --kubeconfig out", o.Scenario)
 		}
 		live := *o.Live
 		live.Nodes = o.Nodes

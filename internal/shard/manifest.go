@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,6 +116,9 @@ func ReadAll(ctx context.Context, dirs []string) ([]Part, error) {
 func read(ctx context.Context, dir string) (Part, error) {
 	path := filepath.Join(dir, File)
 	data, err := input.Read(ctx, path, input.TextBytes)
+	if _, statErr := os.Stat(dir); errors.Is(statErr, fs.ErrNotExist) {
+		return Part{}, fmt.Errorf("reading a shard: there is no folder %s; give the folder that its --out named", dir)
+	}
 	if err != nil {
 		return Part{}, fmt.Errorf("reading a shard: %w; a shard that was interrupted has no %s: run it again", err, File)
 	}

@@ -105,7 +105,7 @@ func CheckTarget(ctx context.Context, l *probes.Lane) error {
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return fmt.Errorf("reading the target's answer before measuring: %w; lanes of %s use HTTP", err, l.Protocol)
+		return fmt.Errorf("reading the target's answer before measuring: %w; attempts of %s are HTTP requests, and --protocol %s measures any TCP port", err, l.Protocol, probes.ProtocolTCPDial)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode >= 500 {

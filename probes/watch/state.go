@@ -141,12 +141,15 @@ func (f *file) read() (State, error) {
 func (f *file) write(s State) error {
 	s.Changed = time.Now().Round(0)
 	data, err := json.Marshal(s)
-	for err == nil && len(data) > stateSize && s.Error != "" { // as JSON a letter can have six bytes; the other fields are short
+	for err == nil && len(data) >= stateSize && s.Error != "" { // as JSON a letter can have six bytes; the other fields are short
 		s.Error = strings.ToValidUTF8(s.Error[:len(s.Error)*9/10], "")
 		data, err = json.Marshal(s)
 	}
 	if err == nil {
-		_, err = f.WriteAt(append(data, bytes.Repeat([]byte{'\n'}, max(0, stateSize-len(data)))...), 0)
+		text := bytes.Repeat([]byte{' '}, stateSize)
+		copy(text, data)
+		text[stateSize-1] = '\n'
+		_, err = f.WriteAt(text, 0)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w; free some space, or give another folder with --out", f.Name(), err)

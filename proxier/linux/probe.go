@@ -47,8 +47,8 @@ func (v *virtualServers) probe(family uint16, scheduler string) error {
 	}
 	found, err := call(v.handle, "probing IPVS", func(t ipvsHandle) (*ipvs.Service, error) { return t.GetService(wanted) })
 	if err != nil || found.FWMark != probeMark || found.SchedName != scheduler {
-		return fmt.Errorf("probing IPVS: the kernel accepted a virtual server but did not return it (found %+v, error %v): "+
-			"this kernel has no IPVS; load the module ip_vs, or use a kernel with IPVS", found, err)
+		return errors.New("probing IPVS: the kernel accepted a virtual server but did not return it: " +
+			"this kernel has no IPVS; load the module ip_vs, or use a kernel with IPVS")
 	}
 	return v.deleteProbeServer(wanted)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/onsi/ginkgo/v2/types"
 
 	"github.com/hitless/hitless/internal/shard"
+	"github.com/hitless/hitless/record"
 )
 
 // description and container are the texts of the suite and of the container of its specs in Ginkgo; a focus matches them too.
@@ -78,11 +79,26 @@ func patterns(flag string, texts []string) (all []*regexp.Regexp, err error) {
 	return all, nil
 }
 
+// text is the selection as flags.
+func (s Selection) text() string {
+	var words []string
+	if s.Labels != "" {
+		words = append(words, "--label-filter", s.Labels)
+	}
+	for _, p := range s.Focus {
+		words = append(words, "--focus", p)
+	}
+	for _, p := range s.Skip {
+		words = append(words, "--skip", p)
+	}
+	return record.JoinWords(words)
+}
+
 // labelFilter parses the label filter, and refuses labels that no spec has.
 func (s Selection) labelFilter() (types.LabelFilter, error) {
 	filter, err := types.ParseLabelFilter(s.Labels)
 	if err != nil {
-		return nil, fmt.Errorf("--label-filter %q: %s", s.Labels, firstSentence(err))
+		return nil, fmt.Errorf("--label-filter %q: %s; a filter is such as 'core && !udp'", s.Labels, plain(err))
 	}
 	known := labels()
 	for _, word := range filterWords(s.Labels) {
@@ -99,13 +115,17 @@ func (s Selection) labelFilter() (types.LabelFilter, error) {
 	return filter, nil
 }
 
-// firstSentence is the message of an error of Ginkgo without its colours and advice.
-func firstSentence(err error) string {
+// markup are the colours in the messages of Ginkgo.
+var markup = regexp.MustCompile(`\{\{[^}]*\}\}`)
+
+// plain is the message of an error of Ginkgo without its colours and advice, on one line.
+func plain(err error) string {
+	message := err.Error()
 	var e types.GinkgoError
 	if errors.As(err, &e) {
-		return e.Message
+		message = e.Message
 	}
-	return err.Error()
+	return strings.TrimRight(strings.Join(strings.Fields(markup.ReplaceAllString(message, "")), " "), ".")
 }
 
 // filterWords are the labels in a label filter, and its regular expressions with a slash before them.
@@ -168,7 +188,7 @@ func (s Selection) Select(all []Spec) (part []Spec, whole int, err error) {
 		return nil, 0, err
 	}
 	if whole == 0 {
-		return nil, 0, fmt.Errorf("no spec matches --label-filter %q, --focus %q and --skip %q; `hitless conformance --dry-run` lists all specs", s.Labels, s.Focus, s.Skip)
+		return nil, 0, fmt.Errorf("no spec matches %s; `hitless conformance --dry-run` lists all specs", s.text())
 	}
 	for _, spec := range specsOf(s.Shard, all) {
 		if matches(spec) {
