@@ -120,7 +120,7 @@ museum: packages build ## run each bug of the museum against a version with it a
 kill-score: packages build ## run the conformance suite against proxies with one defect each for docs/results/kill-score.md (three hours); continues; fails when one survives; SUBSET=ignore-udp,flush
 	@hack/kill-score.sh
 
-museum-kills: packages build ## run conformance specs against the bad specimen of each bug of the museum, and against the good one where they fail, for docs/results/museum.md (five to eight hours); continues; SUBSET=k8s-92019
+museum-kills: packages build ## run conformance specs against the bad specimen of each bug of the museum, and against the good one where they fail, for docs/results/museum.md (three hours); continues; SUBSET=k8s-92019
 	@hack/kill-score.sh -bugs
 
 museum-tried: packages build ## run the triggers of bugs that the museum does not have, for docs/results/museum-tried.md (half an hour); committed rows are not run again; SUBSET=k8s-89392

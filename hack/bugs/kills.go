@@ -1,14 +1,12 @@
 package bugs
 
 import (
-	"encoding/json"
 	"path"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/hitless/hitless/scenarios/museum"
-	"github.com/hitless/hitless/scenarios/timeline"
 	"github.com/hitless/hitless/suites/conformance"
 	"github.com/hitless/hitless/suites/mutants"
 )
@@ -27,61 +25,19 @@ type Kill struct {
 func Kills(of []museum.Entry) (all []Kill) {
 	for _, e := range of {
 		if e.Bad.Subject != e.Good.Subject {
-			all = append(all, Kill{e, mutants.Mutant{Name: e.Bad.Subject, Does: e.Title, Features: features[e.ID], Subject: e.Bad.Subject, Twin: e.Good.Subject, Runs: runsOf(e)}})
+			of := features[e.ID]
+			all = append(all, Kill{e, mutants.Mutant{Name: e.Bad.Subject, Does: e.Title, Features: of, Subject: e.Bad.Subject, Twin: e.Good.Subject, Runs: runsOf(of)}})
 		}
 	}
 	return all
 }
 
-// generalRuns are the disruptions of every bug.
-var generalRuns = []string{"rollout-cluster-ip", "restart-change", "flap", "scale-zero", "policy-external"}
-
-// scenarioRuns are the other disruptions by the scenario of the bug's own entry.
-var scenarioRuns = map[string][]string{
-	"rollout":      {"rollout-local", "rollout-cluster", "rollout-node-port"},
-	"restart":      {"restart-term", "restart-ready"},
-	"upgrade":      {"upgrade-itself"},
-	"drain":        {"drain", "drain-local", "drain-scaledown"},
-	"policy":       {"policy-internal", "policy-type"},
-	"interference": {"interference-flush"},
-	"recreate":     {"recreate", "recreate-node-port"},
-}
-
-// verbRuns are the other disruptions by the verbs of the timeline of the bug's own entry.
-var verbRuns = map[string][]string{
-	"workload rollout": {"rollout-cluster"},
-	"proxy kill":       {"restart-term"},
-	"proxy flush":      {"interference-flush"},
-	"node run":         {"interference-flush"},
-	"object delete":    {"recreate-node-port"},
-}
-
-// changing are the disruptions that change the fields of a Service which a step patches.
-func changing(s timeline.Step) (runs []string) {
-	var patch struct{ Spec map[string]any }
-	if s.Verb != "object patch" || json.Unmarshal([]byte(s.JSON), &patch) != nil {
-		return nil
-	}
-	for _, spec := range conformance.Catalog() {
-		r := spec.Run
-		if _, changes := patch.Spec[r.Set["changes"]]; changes && spec.Family == conformance.IPv4 && !slices.Contains(runs, r.Name) {
-			runs = append(runs, r.Name)
-		}
-	}
-	return runs
-}
-
-// runsOf are the disruptions of a bug.
-func runsOf(e museum.Entry) []string {
-	runs := slices.Concat(generalRuns, scenarioRuns[e.Scenario])
-	if e.Timeline == nil {
-		return runs
-	}
-	for _, s := range e.Timeline.Steps {
-		for _, r := range append(changing(s), verbRuns[s.Verb]...) {
-			if !slices.Contains(runs, r) {
-				runs = append(runs, r)
-			}
+// runsOf are the disruptions over IPv4 with a spec that is about one of the features. All checks of routing run anyway.
+func runsOf(features []string) (runs []string) {
+	of := mutants.Mutant{Features: features}
+	for _, s := range conformance.Catalog() {
+		if s.Kind != conformance.Routing && s.Family == conformance.IPv4 && of.Breaks(s) && !slices.Contains(runs, s.Run.Name) {
+			runs = append(runs, s.Run.Name)
 		}
 	}
 	return runs

@@ -9,19 +9,13 @@ import (
 	"github.com/hitless/hitless/suites/mutants"
 )
 
-// A run or a scenario that does not exist would never be measured.
-func TestKillsNameRunsOfTheSuite(t *testing.T) {
-	known := func(run string) bool {
-		return slices.ContainsFunc(conformance.Catalog(), func(s conformance.Spec) bool { return s.Run.Name == run })
-	}
-	for _, k := range Kills(museum.All()) {
-		if bad := slices.IndexFunc(k.Mutant.Runs, func(r string) bool { return !known(r) }); bad >= 0 || k.Mutant.Twin == "" {
-			t.Errorf("%s: twin %q, runs %q", k.ID, k.Mutant.Twin, k.Mutant.Runs)
-		}
-	}
-	for scenario := range scenarioRuns {
-		if !slices.ContainsFunc(museum.All(), func(e museum.Entry) bool { return e.Scenario == scenario }) {
-			t.Errorf("no bug has the scenario %s", scenario)
+// A bug runs what the suite has about its features, over IPv4, and nothing else. Each has a twin.
+func TestKillsRunWhatIsAboutTheirFeatures(t *testing.T) {
+	for id, want := range map[string][]string{"k8s-117205": {"flap"}, "k8s-106497": {"policy-internal"}, "k8s-134147": {"interference-flush", "interference-stale-allow"}, "k8s-59976": nil} {
+		for _, k := range Kills(museum.All()) {
+			if k.ID == id && (!slices.Equal(k.Mutant.Runs, want) || k.Mutant.Twin != k.Good.Subject) {
+				t.Errorf("%s runs %q beside %q, want %q", id, k.Mutant.Runs, k.Mutant.Twin, want)
+			}
 		}
 	}
 }
@@ -73,20 +67,6 @@ func TestSpecsOfOtherFeaturesFindNothing(t *testing.T) {
 		}
 		if finds := bug.Finds(table(s.Name)); len(finds) > 0 != slices.Contains(s.Features, "health-check-node-port") {
 			t.Errorf("%s, with the features %q: %d specs find the bug", s.Name, s.Features, len(finds))
-		}
-	}
-}
-
-// The steps of a timeline choose the disruptions that do the same.
-func TestRunsOfTimelines(t *testing.T) {
-	for id, want := range map[string]string{"k8s-106030": "policy-affinity", "k8s-106497": "policy-internal", "k8s-122614": "policy-ranges", "k8s-103857": "interference-flush",
-		"k8s-96251": "policy-type", "k8s-141371": "recreate-node-port"} {
-		e, err := museum.Find(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if runs := runsOf(e); !slices.Contains(runs, want) || slices.Contains(runs, "policy-ranges") != (want == "policy-ranges") {
-			t.Errorf("%s has the runs %q, want %s", id, runs, want)
 		}
 	}
 }
