@@ -24,14 +24,18 @@ const (
 	deadPodsTime = 55 * time.Second
 	// reportTime is the time in which the kubelet of a node that boots has reported the end of its pods.
 	reportTime = 2 * time.Second
+	// connectTime is how long a client tries to connect: it sends a packet without an answer again.
+	connectTime = 3 * time.Second
 )
 
 // The classes of unavoidable loss.
 var (
 	// silence is what packets meet that nothing answers.
 	silence = []record.Class{record.Delayed, record.Unreachable, record.ConnectTimeout, record.Reset, record.Closed, record.ReplyTimeout, record.Stalled}
-	// refusals are silence, and what says that there is no backend.
-	refusals = append(slices.Clone(silence), record.Refused, record.Rejected)
+	// answers say that there is no backend.
+	answers = []record.Class{record.Refused, record.Rejected}
+	// refusals are silence and such answers.
+	refusals = slices.Concat(silence, answers)
 	// broken is how an open connection fails that loses its node.
 	broken = []record.Class{record.Unreachable, record.Reset, record.Closed, record.ReplyTimeout}
 )
@@ -113,6 +117,8 @@ func (w *World) excusePowerOn(at time.Duration, node string) {
 		return
 	}
 	w.excusePods(at, at+reportTime+followTime, node, fmt.Sprintf("the pods of %s ended with its power, and stay endpoints until it has booted and reported that", node), lost.pods, refusals)
+	// The loss of packets without an answer until here is excused already.
+	w.excusePods(max(lost.since, at-connectTime), at, node, fmt.Sprintf("connections to the pods of %s that were begun before it booted meet its refusal", node), lost.pods, answers)
 }
 
 // excuseMarked records what is lost with a node that was marked for removal before: the mark gave the load balancer time, and only open
