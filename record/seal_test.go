@@ -205,7 +205,6 @@ func TestARecordWithoutASealIsNotTrusted(t *testing.T) {
 	}
 }
 
-// A seal that is no regular file is damage, and is not waited for.
 // unreadable is a folder with one file that this user may not read.
 type unreadable struct {
 	fs.FS
@@ -230,6 +229,7 @@ func TestARecordThatMayNotBeReadIsNotDamaged(t *testing.T) {
 	}
 }
 
+// A seal that is no regular file is damage, and is not waited for.
 func TestASealThatIsALinkIsDamage(t *testing.T) {
 	dir := sealedRun(t, "pass", 0, nil)
 	seal := filepath.Join(dir, SealFile)

@@ -12,8 +12,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hitless/hitless/suites/conformance"
-
-	"github.com/hitless/hitless/internal/testfiles"
 )
 
 func TestConformanceListsItsSpecs(t *testing.T) {
@@ -30,8 +28,7 @@ func TestConformanceListsItsSpecs(t *testing.T) {
 	if code != exitPass || strings.Contains(out, "rollout-local new") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
-	cluster := testfiles.Write(t, t.TempDir(), "cluster.yaml", []byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
-		"clusters: [{name: c, cluster: {server: \"https://127.0.0.1:1\"}}]\nusers: [{name: u, user: {}}]\n"))
+	cluster := kubeconfigOf(t, "c")
 	code, out = call(t, "conformance", "--dry-run", "--kubeconfig", filepath.Join(t.TempDir(), "none"), "--focus", "restart-term")
 	if code != exitUsage || !strings.Contains(out, "reading the kubeconfig") {
 		t.Errorf("without the file: exit code %d: %s", code, out)
@@ -61,16 +58,23 @@ func TestAShardWithoutSpecsWritesItsReport(t *testing.T) {
 	}
 }
 
+// kubeconfigOf writes the kubeconfig of a cluster that does not answer, with a context, and returns its file.
+func kubeconfigOf(t *testing.T, context string) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "http://127.0.0.1:1"}
+	config.Contexts[context], config.CurrentContext = &clientcmdapi.Context{Cluster: "c"}, context
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // The command of a report names the context of a live cluster, and its subject is not one of the lab.
 func TestTheCommandOfALiveClusterNamesTheContext(t *testing.T) {
 	t.Chdir(t.TempDir())
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "http://127.0.0.1:1"}
-	config.Contexts["it's staging"] = &clientcmdapi.Context{Cluster: "c"}
-	if err := clientcmd.WriteToFile(*config, "kubeconfig"); err != nil {
-		t.Fatal(err)
-	}
-	code, out := call(t, "conformance", "--kubeconfig", "kubeconfig", "--context", "it's staging", "--focus", "quiet new", "--shard", "2/2", "--out", ".")
+	code, out := call(t, "conformance", "--kubeconfig", kubeconfigOf(t, "it's staging"), "--context", "it's staging", "--focus", "quiet new", "--shard", "2/2", "--out", ".")
 	if code != exitPass {
 		t.Fatalf("exit code %d: %s", code, out)
 	}

@@ -11,12 +11,18 @@ import (
 
 // A bug runs what the suite has about its features, over IPv4, and nothing else. Each has a twin.
 func TestKillsRunWhatIsAboutTheirFeatures(t *testing.T) {
-	for id, want := range map[string][]string{"k8s-117205": {"flap"}, "k8s-106497": {"policy-internal"}, "k8s-134147": {"interference-flush", "interference-stale-allow"}, "k8s-59976": nil} {
-		for _, k := range Kills(museum.All()) {
-			if k.ID == id && (!slices.Equal(k.Mutant.Runs, want) || k.Mutant.Twin != k.Good.Subject) {
-				t.Errorf("%s runs %q beside %q, want %q", id, k.Mutant.Runs, k.Mutant.Twin, want)
-			}
+	wanted := map[string][]string{"k8s-117205": {"flap"}, "k8s-106497": {"policy-internal"}, "k8s-134147": {"interference-flush", "interference-stale-allow"}, "k8s-59976": nil}
+	for _, k := range Kills(museum.All()) {
+		if k.Mutant.Twin != k.Good.Subject || k.Mutant.Twin == "" {
+			t.Errorf("%s has the twin %q", k.ID, k.Mutant.Twin)
 		}
+		if want, is := wanted[k.ID]; is && !slices.Equal(k.Mutant.Runs, want) {
+			t.Errorf("%s runs %q, want %q", k.ID, k.Mutant.Runs, want)
+		}
+		delete(wanted, k.ID)
+	}
+	if len(wanted) > 0 {
+		t.Errorf("not looked at: %v", wanted)
 	}
 }
 

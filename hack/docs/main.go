@@ -27,14 +27,6 @@ func main() {
 	}
 }
 
-// fileOf shows a file of the tree, as code of a language.
-func fileOf(file, language string) func(top string) (string, error) {
-	return func(top string) (string, error) {
-		data, err := os.ReadFile(filepath.Join(top, file))
-		return fmt.Sprintf("```%s\n%s```\n", language, data), err
-	}
-}
-
 func renew(args []string) error {
 	switch {
 	case len(args) == 0:
@@ -183,6 +175,14 @@ func comparisons(top, pattern string) (all []*compare.Comparison, err error) {
 		all = append(all, c)
 	}
 	return all, nil
+}
+
+// fileOf shows a file of the tree, as code of a language.
+func fileOf(file, language string) func(top string) (string, error) {
+	return func(top string) (string, error) {
+		data, err := os.ReadFile(filepath.Join(top, file))
+		return fmt.Sprintf("```%s\n%s```\n", language, data), err
+	}
 }
 
 // tableOf returns the table of committed comparisons.

@@ -150,9 +150,9 @@ func missing(files map[string]*file, all []task, program string) (left []task) {
 
 // runAll runs the tasks and keeps their answers.
 func runAll(ctx context.Context, tasks []task, files map[string]*file) error {
-	return inTurn(ctx, tasks, func(t task) (string, func() error) {
+	return inTurn(ctx, tasks, task.name, func(t task) (string, func() error) {
 		b, err := t.run(ctx)
-		return fmt.Sprintf("%s %s", t.name(), b.Answer), func() error {
+		return string(b.Answer), func() error {
 			if err == nil {
 				err = files[t.entry.ID].add(t, b)
 			}
@@ -161,9 +161,9 @@ func runAll(ctx context.Context, tasks []task, files map[string]*file) error {
 	})
 }
 
-// inTurn does all pieces of work, some at once, and tells how each ended. What it returns is called by one piece at a time. One that ends with an
+// inTurn does all pieces of work, some at once, and prints the name of each with how it ended. One piece at a time is kept. One that ends with an
 // error does not stop the others.
-func inTurn[T any](ctx context.Context, pieces []T, do func(T) (ended string, keep func() error)) error {
+func inTurn[T any](ctx context.Context, pieces []T, name func(T) string, do func(T) (ended string, keep func() error)) error {
 	begun, queue, failed := time.Now(), make(chan T), []error{}
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -174,11 +174,11 @@ func inTurn[T any](ctx context.Context, pieces []T, do func(T) (ended string, ke
 				ended, keep := do(piece)
 				mu.Lock()
 				if err := keep(); err != nil {
-					failed = append(failed, fmt.Errorf("%s: %w", ended, err))
+					failed = append(failed, fmt.Errorf("%s: %w", name(piece), err))
 				}
 				done++
 				left := time.Since(begun) / time.Duration(done) * time.Duration(len(pieces)-done)
-				fmt.Printf("%d of %d: %s; all end at about %s\n", done, len(pieces), ended, time.Now().Add(left).Format("15:04"))
+				fmt.Printf("%d of %d: %s %s; all end at about %s\n", done, len(pieces), name(piece), ended, time.Now().Add(left).Format("15:04"))
 				mu.Unlock()
 			}
 		})

@@ -46,9 +46,9 @@ func examineVersions(ctx context.Context, entries []museum.Entry) error {
 			searches = append(searches, e)
 		}
 	}
-	return inTurn(ctx, searches, func(e museum.Entry) (string, func() error) {
+	return inTurn(ctx, searches, func(e museum.Entry) string { return e.ID }, func(e museum.Entry) (string, func() error) {
 		a, err := search(ctx, e)
-		return fmt.Sprintf("%s, seen from %s to %s", e.ID, a.First, a.Last), func() error { return errors.Join(others[e.ID].keep(e, a.Runs), err) }
+		return fmt.Sprintf("seen from %s to %s", a.First, a.Last), func() error { return errors.Join(others[e.ID].keep(e, a.Runs), err) }
 	})
 }
 
