@@ -4,6 +4,7 @@ package probes
 
 import (
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -142,11 +143,15 @@ func (p *poller) hold(fd int, until time.Duration) {
 	p.socket(fd).held = until
 }
 
-// forget ends the reports about a descriptor and closes it.
+// forget ends the reports about a descriptor and closes it. Events that wait has not returned are dropped, as those of epoll are: their
+// receiver would read a descriptor that is closed, or belongs to another attempt.
 func (p *poller) forget(fd int) {
 	p.mu.Lock()
 	w := p.sockets[fd]
 	delete(p.sockets, fd)
+	if w != nil {
+		p.pending = slices.DeleteFunc(p.pending, func(e socketEvent) bool { return e.Fd == w.token && e.Pad == w.generation })
+	}
 	p.mu.Unlock()
 	if w != nil && w.file != nil {
 		_ = w.file.Close() // closes the descriptor even with an error
