@@ -13,7 +13,6 @@ var olderResults = map[string]string{
 	"":           "restart rollout",
 	"bench":      "proxier-10000",
 	"dataplanes": "drain-scaledown flap policy restart rollout",
-	"kernels":    "flap flap-nftables restart restart-nftables reuse reuse-nftables rollout rollout-nftables",
 	"minors": "v1.11 v1.12 v1.13 v1.14 v1.15 v1.16 v1.17 v1.18 v1.19 v1.20 v1.21 v1.22 v1.23 v1.24 v1.25 v1.26 v1.27 v1.28 v1.29 v1.30 " +
 		"v1.31 v1.32 v1.33 v1.34 v1.35 v1.36 v1.37",
 	"picture": "report",
