@@ -15,12 +15,8 @@ var olderResults = map[string]string{
 	"dataplanes": "drain-scaledown flap policy restart rollout",
 	"minors": "v1.11 v1.12 v1.13 v1.14 v1.15 v1.16 v1.17 v1.18 v1.19 v1.20 v1.21 v1.22 v1.23 v1.24 v1.25 v1.26 v1.27 v1.28 v1.29 v1.30 " +
 		"v1.31 v1.32 v1.33 v1.34 v1.35 v1.36 v1.37",
-	"picture": "report",
-	"suites":  "museum subjects targets",
-	"upgrades": "v1.11-iptables-back v1.11-iptables-open v1.11-iptables-roll v1.11-ipvs-back v1.11-ipvs-open v1.11-ipvs-roll " +
-		"v1.25-iptables-back v1.25-iptables-open v1.25-iptables-roll v1.25-ipvs-back v1.25-ipvs-open v1.25-ipvs-roll " +
-		"v1.36-iptables-back v1.36-iptables-open v1.36-iptables-roll v1.36-ipvs-back v1.36-ipvs-open v1.36-ipvs-roll " +
-		"v1.36-nftables-back v1.36-nftables-open v1.36-nftables-roll",
+	"picture":                 "report",
+	"suites":                  "museum subjects targets",
 	"zero-loss":               "api-away busy flap kill relist restart rollout upgrade",
 	"upstream-rolling-update": "hitless",
 }
