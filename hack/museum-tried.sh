@@ -23,7 +23,7 @@ proxy() { printf -- '--subject kube-proxy@%s ' "$@"; }
   row k8s-139513 rollout --set others=3000 --set rollouts=1 --rate 20 --runs 1 $(proxy v1.36.0/nftables v1.36.3/nftables)
   row cilium-37577 rollout --set client=pod --set target=clusterIP --set lanes=tcp-new,udp-sticky --set trafficPolicy=Cluster --set replicas=2 --set rollouts=1 --rate 20 --runs 1 --subject cilium@v1.15.19 --subject cilium@v1.20.2
   row k8s-99299 rollout --nodes 6 --set trafficPolicy=Local --set loadBalancer=haproxy --set replicas=3 --set rollouts=2 --rate 10 --runs 1 $(proxy v1.20.15/iptables v1.37.1/iptables)
-  row k8s-131134 restart --set change=ready --set lanes=tcp-new,tcp-long --rate 20 --runs 2 $(proxy v1.37.1/ipvs v1.37.1/nftables)
+  row k8s-131134 restart --set change=ready --set trafficPolicy=Cluster --set lanes=tcp-new,tcp-long --rate 20 --runs 1 $(proxy v1.37.1/ipvs v1.37.1/nftables)
   row k8s-141272 recreate --set trafficPolicy=Local --rate 20 --runs 1 $(proxy v1.37.1/iptables v1.37.1/ipvs v1.37.1/nftables)
   row k8s-138927 rollout --set others=3000 --set rollouts=1 --rate 20 --runs 1 $(proxy v1.36.3/ipvs v1.37.1/ipvs)
 }
