@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the bundled proxier through all disruptions that must drop no connection, for docs/results/zero-loss.md. On the same seeds it runs
 # kube-proxy in IPVS mode and a red twin: the bundled proxier with a fault, or kube-proxy if it has the fault itself. Each zero needs a
-# loss of the red twin. RUNS=8 takes 20 to 40 minutes for each row, two runs at a time, and 65 for busy. Fewer RUNS do not change docs. Rows with a
+# loss of the red twin. RUNS=8 takes 16 to 23 minutes for each row, two rows at a time, and 65 for busy. Fewer RUNS do not change docs. Rows with a
 # file in docs/results/zero-loss are not run again, unless FORCE=1. SUBSET=restart,kill runs only these rows. A row that fails does not stop the
 # others; the exit code is 1 then.
 set -euo pipefail
