@@ -61,7 +61,7 @@ lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of 
 	@hack/packages.sh tests
 	@hack/lab-test.sh
 
-smoke: packages build ## one spec of each suite, with the bundled proxier and kube-proxy (13 minutes without KVM)
+smoke: packages build ## the specs with the label smoke, one or two of most suites, with the bundled proxier and kube-proxy (13 minutes without KVM)
 	@hack/packages.sh tests
 	$(TEST) -p $$(($$(nproc) + 1)) -timeout 30m -tags lab ./suites/*/ -ginkgo.label-filter=smoke
 

@@ -27,7 +27,7 @@ type step struct {
 // steps are all scripts that make committed results, but those of the museum and the kill score. The long scripts are split into their rows, so that
 // two CPUs and shards end at about the same time. The usual times are of one CPU without KVM.
 var steps = slices.Concat(
-	rowsOf("zero-loss", "hack/zero-loss.sh", "zero-loss/%s.json", 12*time.Minute, "rollout", "flap", "restart", "kill", "upgrade", "api-away", "relist"),
+	rowsOf("zero-loss", "hack/zero-loss.sh", "zero-loss/%s.json", 20*time.Minute, "rollout", "flap", "restart", "kill", "upgrade", "api-away", "relist"),
 	rowsOf("zero-loss", "hack/zero-loss.sh", "zero-loss/%s.json", 80*time.Minute, "busy"),
 	conformanceSteps(),
 	rowsOf("dataplanes", "hack/dataplanes.sh", "dataplanes/%s.json", 14*time.Minute, "policy", "flap", "restart", "rollout", "drain-scaledown"),
@@ -36,10 +36,10 @@ var steps = slices.Concat(
 		{"bench-proxier", "hack/bench-proxier.sh", "", []string{"bench/*.json"}, 90 * time.Minute},
 		{"minors", "hack/minors.sh", "", []string{"minors/*.json"}, 40 * time.Minute},
 		{"disruptions", "hack/disruptions.sh", "", []string{"disruptions/*.json"}, 40 * time.Minute},
-		{"verify-runs", "hack/verify.sh", "", []string{"verified/*.json"}, 30 * time.Minute},
-		{"upgrades", "hack/upgrades.sh", "", []string{"upgrades/*.json"}, 20 * time.Minute},
-		{"kernels", "hack/kernels.sh", "", []string{"kernels/*.json"}, 20 * time.Minute},
-		{"results", "hack/results.sh", "", []string{"*.json", "*.lanes.txt", "picture/*.json"}, 20 * time.Minute},
+		{"verify-runs", "hack/verify.sh", "", []string{"verified/*.json"}, 25 * time.Minute},
+		{"upgrades", "hack/upgrades.sh", "", []string{"upgrades/*.json"}, 45 * time.Minute},
+		{"kernels", "hack/kernels.sh", "", []string{"kernels/*.json"}, 40 * time.Minute},
+		{"results", "hack/results.sh", "", []string{"*.json", "*.lanes.txt", "picture/*.json"}, 30 * time.Minute},
 	})
 
 // chosen are the steps with these names, separated by commas; all if there is none.
