@@ -82,6 +82,36 @@ func TestShardsAreThoseOfTheMerge(t *testing.T) {
 	}
 }
 
+// Each value of the shards is in their Job, and those of all pods are in the merge too: it must be able to run where the shards ran.
+func TestShardsHaveTheValues(t *testing.T) {
+	all, _ := rendered(t, "x", `
+image: {repository: registry.example.com/hitless, tag: v1, pullPolicy: Always}
+imagePullSecrets: [{name: pull}]
+nodeSelector: {pool: labs}
+tolerations: [{operator: Exists}]
+runs: []
+reports: {enabled: false}
+shards: {enabled: true, image: "debian:13", deadline: 60, size: 7Gi, storageClassName: shared, resources: {requests: {cpu: "3"}}}
+`)
+	shards, merge, claim := all["Job/x-shards"].(*batchv1.Job).Spec, all["Job/x-merge"].(*batchv1.Job).Spec, all["PersistentVolumeClaim/x-shards"].(*corev1.PersistentVolumeClaim).Spec
+	for name, pod := range map[string]corev1.PodSpec{"shards": shards.Template.Spec, "merge": merge.Template.Spec} {
+		if pod.NodeSelector["pool"] != "labs" || len(pod.Tolerations) != 1 || len(pod.ImagePullSecrets) != 1 || pod.Containers[0].Resources.Requests.Cpu().IsZero() {
+			t.Errorf("%s: %+v", name, pod)
+		}
+	}
+	shard := shards.Template.Spec
+	if c := shard.Containers[0]; c.Image != "debian:13" || c.Resources.Requests.Cpu().String() != "3" || *shards.ActiveDeadlineSeconds != 60 ||
+		shard.Volumes[0].Image.Reference != "registry.example.com/hitless:v1" || shard.Volumes[0].Image.PullPolicy != corev1.PullAlways {
+		t.Errorf("the shards are %+v", shards)
+	}
+	if c := merge.Template.Spec.Containers[0]; c.Image != "registry.example.com/hitless:v1" || c.ImagePullPolicy != corev1.PullAlways {
+		t.Errorf("the merge is %+v", c)
+	}
+	if claim.Resources.Requests.Storage().String() != "7Gi" || *claim.StorageClassName != "shared" {
+		t.Errorf("the claim is %+v", claim)
+	}
+}
+
 // withoutHelm removes the labels that only the chart has.
 func withoutHelm(object runtime.Object) {
 	all := []map[string]string{object.(metav1.Object).GetLabels()}
@@ -160,6 +190,8 @@ serviceAccount: {create: false, name: theirs}
 storage: {existingClaim: shared, accessMode: ReadWriteMany}
 nodeSelector: {pool: probes}
 tolerations: [{operator: Exists}]
+resources: {requests: {cpu: "3"}}
+reports: {resources: {requests: {cpu: 30m}}}
 `)
 	if names := slices.Sorted(maps.Keys(all)); !slices.Equal(names, []string{"CronJob/soak-a", "CronJob/soak-b", "Deployment/soak-reports"}) {
 		t.Fatalf("the chart renders %q", names)
@@ -181,9 +213,12 @@ tolerations: [{operator: Exists}]
 			s.Volumes[0].PersistentVolumeClaim.ClaimName != "shared" || s.Affinity != nil {
 			t.Errorf("%s: %+v", name, s)
 		}
-		if job := strings.HasPrefix(name, "CronJob"); job != (s.ServiceAccountName == "theirs") {
-			t.Errorf("%s has the service account %q", name, s.ServiceAccountName)
+		if job := strings.HasPrefix(name, "CronJob"); job != (s.ServiceAccountName == "theirs") || job != (s.Containers[0].Resources.Requests.Cpu().String() == "3") {
+			t.Errorf("%s has the service account %q and %v", name, s.ServiceAccountName, s.Containers[0].Resources)
 		}
+	}
+	if cpu := all["Deployment/soak-reports"].(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "30m" {
+		t.Errorf("the reports request %s of CPU", cpu)
 	}
 	all, _ = rendered(t, "soak", `rbac: {extraRules: [{apiGroups: [""], resources: [pods/status], verbs: [patch]}]}`)
 	rules := all["ClusterRole/soak"].(*rbacv1.ClusterRole).Rules
