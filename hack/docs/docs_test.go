@@ -51,7 +51,7 @@ func TestGenerateNeedsMarkersAndResults(t *testing.T) {
 
 // Every committed run has the hash of its history, so that a repetition can be compared.
 func TestCommittedRunsHaveTheirHash(t *testing.T) {
-	for _, pattern := range []string{"*.json", "disruptions/*.json", "minors/*.json", "kernels/*.json", "dataplanes/*.json", "zero-loss/*.json"} {
+	for _, pattern := range []string{"*.json", "disruptions/*.json", "minors/*.json", "kernels/*.json", "dataplanes/*.json", "zero-loss/*.json", "museum-tried/*.json"} {
 		all, err := comparisons(top, pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +106,8 @@ func TestPictureShowsCommittedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	subject := r.Subject.Name + "@" + r.Subject.Version + "/" + r.Subject.Mode
-	if r.Verdict != analysis.Fail || r.Totals.Dropped == 0 || r.Unexplained.Count > 0 || r.DetectionFloor.Ms == nil || subject != c.Subjects[0].Subject || r.Run.Scenario != c.Scenario {
+	if r.Verdict != analysis.Fail || r.Totals.Dropped == 0 || r.Unexplained.Count > 0 || r.DetectionFloor.Ms == nil || subject != c.Subjects[0].Subject || r.Run.Scenario != c.Scenario ||
+		r.Totals.Attempts != c.Subjects[0].Runs[0].Attempts || r.Totals.Dropped != c.Subjects[0].Runs[0].Dropped {
 		t.Errorf("the pictured run of %s in %s: %s, %d dropped, %d unexplained", subject, r.Run.Scenario, r.Verdict, r.Totals.Dropped, r.Unexplained.Count)
 	}
 	svg, err := os.ReadFile(filepath.Join(top, "docs/images/rollout-light.svg"))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,12 +12,10 @@ import (
 	"github.com/hitless/hitless/internal/units"
 )
 
-// verifiedDir has a result of `hitless verify` for each row of hack/verify.sh that was run.
-const verifiedDir = "docs/results/verified"
 
 // verifiedTable is the table of the runs that were verified with their packets: those that lost connections first.
 func verifiedTable(top string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(top, verifiedDir, "*.json"))
+	files, err := committed(top, "verified/*.json")
 	if err != nil {
 		return "", err
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,35 +45,6 @@ func TestZerosAreCommittedBesideLosses(t *testing.T) {
 	}
 }
 
-// comparison is a command of `hitless compare`, independent of the order of its flags.
-type comparison struct {
-	Scenario   string
-	Subjects   []string // the red twin is the last
-	Set, Flags map[string]string
-}
-
-// comparisonOf parses a command. The last of repeated flags counts.
-func comparisonOf(t *testing.T, words []string) comparison {
-	t.Helper()
-	if len(words) < 3 || words[1] != "compare" || len(words)%2 == 0 {
-		t.Fatalf("%q is not a comparison", words)
-	}
-	c := comparison{Scenario: words[2], Set: map[string]string{}, Flags: map[string]string{}}
-	for i := 3; i < len(words); i += 2 {
-		switch flag, value := words[i], words[i+1]; flag {
-		case "--subject":
-			c.Subjects = append(c.Subjects, value)
-		case "--set":
-			key, value, _ := strings.Cut(value, "=")
-			c.Set[key] = value
-		case "--out":
-		default:
-			c.Flags[flag] = value
-		}
-	}
-	return c
-}
-
 // names returns the subjects as compare.json has them: exec:FILE without its folder and extension.
 func (c comparison) names() (names []string) {
 	for _, s := range c.Subjects {
@@ -87,47 +56,10 @@ func (c comparison) names() (names []string) {
 	return names
 }
 
-// zeroLossRows returns the comparisons that `make zero-loss` runs by default. The script runs with stand-ins for the programs that
-// it calls.
+// zeroLossRows returns the comparisons that `make zero-loss` runs by default.
 func zeroLossRows(t *testing.T) map[string]comparison {
 	t.Helper()
-	script, err := filepath.Abs("../../hack/zero-loss.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for file, text := range map[string]string{
-		"bin/hitless": `case $1 in
-build) printf 'kube-proxy\t%s\n' "$0" ;;
-compare) echo hitless "$@" >> commands; while [ "$1" != --out ]; do shift; done; mkdir -p "$2"; echo > "$2/compare.json" ;;
-results) cp "$3/compare.json" "$4" ;;
-*) exit 2 ;;
-esac
-`, "bin/go": "mkdir -p out/zero-loss\n"} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "bin"), 0o755), os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"+text), 0o755)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run := exec.Command(script)
-	run.Dir, run.Env = dir, append(os.Environ(), "GO="+filepath.Join(dir, "bin", "go"), "RUNS=", "SUBSET=", "STALE=", "FORCE=")
-	if out, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", script, err, out)
-	}
-	commands, err := os.ReadFile(filepath.Join(dir, "commands"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, same := map[string]comparison{}, map[string]string{}
-	for line := range strings.Lines(string(commands)) {
-		words := strings.Fields(line)
-		c := comparisonOf(t, words)
-		name := filepath.Base(words[slices.Index(words, "--out")+1])
-		asks := fmt.Sprint(c)
-		if other := same[asks]; other != "" {
-			t.Errorf("%s and %s are one command: %s", name, other, line)
-		}
-		rows[name], same[asks] = c, name
-	}
+	rows := scriptRows(t, "zero-loss.sh")
 	for _, row := range []string{"rollout", "flap", "busy", "restart", "kill", "upgrade", "api-away", "relist"} {
 		if rows[row].Scenario == "" {
 			t.Errorf("make zero-loss lacks the row %s", row)
