@@ -142,7 +142,10 @@ func importsOfFiles(t *testing.T) map[string][]string {
 	t.Helper()
 	files := map[string][]string{}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasPrefix(path, "out"+string(filepath.Separator)) {
+		if notSource(d) {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, ".go") {
 			return err
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)

@@ -25,7 +25,7 @@ type taggedTest struct {
 func testsWith(t *testing.T, tags ...string) (tests []taggedTest) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && (d.Name() == "out" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != ".") {
+		if notSource(d) || d != nil && d.Name() == "testdata" {
 			return fs.SkipDir
 		}
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -131,6 +131,21 @@ const onSelects = `'s/^func \(Test[A-Za-z0-9]*\)(t .*/\1/p' "$1"/*_lab_test.go`
 
 var onName = regexp.MustCompile(`^Test[A-Za-z0-9]*$`)
 
+// notSource says of a file or folder that a walk over the project's sources finds whether it is a folder of results, or a hidden one.
+func notSource(d fs.DirEntry) bool {
+	return d != nil && d.IsDir() && (d.Name() == "out" || strings.HasPrefix(d.Name(), ".") && d.Name() != ".")
+}
+
+// cdLine is a call in the folder of another module: folder, and the pattern of its tests.
+var cdLine = regexp.MustCompile(`(?m)^\(cd (\S+) && .* -tags lab -run '([^']+)' \.\)`)
+
+// cdRuns reports whether a call in the test's own folder runs the test.
+func cdRuns(script string, test taggedTest) bool {
+	return slices.ContainsFunc(cdLine.FindAllStringSubmatch(script, -1), func(m []string) bool {
+		return m[1] == test.pkg && regexp.MustCompile(m[2]).MatchString(test.name)
+	})
+}
+
 // onRuns reports whether a call of on runs the test.
 func onRuns(script string, test taggedTest) bool {
 	if !strings.HasSuffix(test.file, "_lab_test.go") || test.parameter != "t" || !onName.MatchString(test.name) {
@@ -182,7 +197,7 @@ func TestEachTestIsRunSomewhere(t *testing.T) {
 		t.Fatalf("hack/lab-test.sh does not select tests by %s", onSelects)
 	}
 	for _, test := range testsWith(t, "lab") { // of each suite, and of packages that the script names
-		if !strings.HasPrefix(test.pkg, "suites/") && !strings.Contains(labTest, "\n(cd "+test.pkg+" ") && !onRuns(labTest, test) {
+		if !strings.HasPrefix(test.pkg, "suites/") && !cdRuns(labTest, test) && !onRuns(labTest, test) {
 			t.Errorf("hack/lab-test.sh does not run %+v", test)
 		}
 	}
@@ -195,6 +210,10 @@ func TestEachTestIsRunSomewhere(t *testing.T) {
 		if onRuns(labTest, test) {
 			t.Errorf("%+v counts as run", test)
 		}
+	}
+	image := taggedTest{pkg: "deploy/image", name: "TestHitlessIsOneImage"}
+	if !cdRuns(labTest, image) || cdRuns(labTest, taggedTest{pkg: image.pkg, name: "TestX"}) || cdRuns(labTest, taggedTest{pkg: "deploy/none", name: image.name}) {
+		t.Error("the tests of the folder that hack/lab-test.sh enters are not told apart by its pattern")
 	}
 	if script := "on a '^TestLive' -v\n"; !onRuns(script, taggedTest{"a", "TestX", "x_lab_test.go", "t"}) || onRuns(script, taggedTest{"a", "TestLiveX", "x_lab_test.go", "t"}) {
 		t.Error("a pattern that leaves tests out counts as one that selects them")

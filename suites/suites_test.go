@@ -45,7 +45,7 @@ func TestSuitesWithoutSpecs(t *testing.T) {
 		"a focus without a match":       {types.SuiteConfig{FocusStrings: []string{"resart"}}, types.SpecReports{spec(types.SpecStateSkipped)}, true},
 		"an unknown label":              {types.SuiteConfig{LabelFilter: "smok"}, types.SpecReports{spec(types.SpecStateSkipped)}, true},
 		"a suite without smoke":         {types.SuiteConfig{LabelFilter: "smoke"}, types.SpecReports{spec(types.SpecStateSkipped)}, false},
-		"a suite of nightly specs only": {types.SuiteConfig{LabelFilter: "!nightly"}, types.SpecReports{spec(types.SpecStateSkipped)}, false},
+		"a suite of nightly specs only": {types.SuiteConfig{LabelFilter: "!nightly && !host"}, types.SpecReports{spec(types.SpecStateSkipped)}, false},
 	} {
 		if err := checkSpecsRan(ginkgo.Report{SuiteConfig: test.config, SpecReports: test.specs}); (err != nil) != test.empty {
 			t.Errorf("%s: %v", name, err)

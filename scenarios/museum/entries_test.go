@@ -428,13 +428,16 @@ func TestALostLaneOfComparisonTellsNothing(t *testing.T) {
 
 // firstLoss is when the bug loses the first attempt in the simulated run, in ms; at the trigger if it loses none.
 func (c specimen) firstLoss(t *testing.T) int {
-	first := 20.0
+	var from []float64
 	for _, l := range c.record(t, func(s *fakeRun) { c.bug(s, 0) }).Report.Lanes {
 		for _, o := range l.Outages {
-			first = o.From
+			from = append(from, o.From)
 		}
 	}
-	return int(first * 1000)
+	if len(from) == 0 {
+		return 20_000
+	}
+	return int(slices.Min(from) * 1000)
 }
 
 // Where no program listens at the proxy's port, none is refused there: the load balancer's health checks ask the same port.

@@ -34,8 +34,8 @@ var withFallback, withoutFallback, repeated, otherSeed *suites.Future
 // hogged gets the CPU time of the hog on each CPU, once it has ended.
 var hogged = make(chan time.Duration, runtime.NumCPU())
 
-// bursts is a hog that takes about a quarter of a CPU: other suites run beside this one.
-const bursts = "while :; do n=0; while [ $n -lt 100000 ]; do n=$((n+1)); done; sleep 0.3; done"
+// bursts is a hog that takes about a quarter of a CPU: other suites run beside this one. It ends by itself if the test program is killed.
+const bursts = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); n=0; while [ $n -lt 100000 ]; do n=$((n+1)); done; sleep 0.3; done"
 
 // rate is in attempts per second, and gives a run at least 5,000 attempts.
 const rate = 50
