@@ -54,7 +54,7 @@ test: ## unit tests and tests on real kernels, not those of `make nightly`, `bro
 unit: ## tests without root and VM; SEED=N sets the seed of the property tests
 	@hack/unit.sh
 
-explore: ## property tests for longer, with random seeds
+explore: ## property tests for longer, with random seeds, and fuzz tests for FUZZTIME=1m each
 	@hack/unit.sh explore
 
 lab-test: packages build ## tests on real kernels: in VMs, and in namespaces of this machine
@@ -126,7 +126,7 @@ museum-kills: packages build ## run conformance specs against the bad specimen o
 museum-tried: packages build ## run the triggers of bugs that the museum does not have, for docs/results/museum-tried.md (half an hour); committed rows are not run again; SUBSET=k8s-89392
 	@hack/museum-tried.sh
 
-evidence: packages build ## make all committed results anew with this program, without the museum, the kill score, the nightly suites, and upstream's suite and rolling update; continues; PLAN=1 shows the plan only; STEPS=upgrades,kernels makes only these of the plan; SHARD=1/2 makes a part; MERGE=../first,../second copies the parts of other trees (six to seven hours)
+evidence: packages build ## make all committed results anew with this program, without the museum, the kill score, the nightly suites, and upstream's suite and rolling update; continues; PLAN=1 shows the plan only; STEPS=upgrades,kernels makes only these of the plan; SHARD=1/2 makes a part; MERGE=../first,../second copies the parts of other trees (eight hours)
 	@hack/packages.sh tests
 	$(GO) run ./hack/evidence $(if $(PLAN),-plan) $(if $(STEPS),-steps $(STEPS)) $(if $(SHARD),-shard $(SHARD)) $(if $(MERGE),-merge $(MERGE))
 
@@ -134,6 +134,7 @@ upstream-e2e-results: packages build ## run upstream's suite against five proxie
 	@hack/upstream-e2e-results.sh
 
 upstream-rolling-update: packages build ## run upstream's spec of a rolling update against a lab, and hitless watch beside it, for docs/results/upstream-rolling-update.md (17 minutes); SUBJECT=kube-proxy@v1.25.3/iptables POLICY=Local OUT=out/upstream-rolling-update
+	@hack/packages.sh tests
 	@hack/upstream-rolling-update.sh
 
 upstream-e2e: packages build ## run Kubernetes' own e2e specs against a lab (40 minutes after the build, which takes 20 minutes of CPU time once); SUBJECT=kube-proxy@v1.37.1/nftables FOCUS=REGEXP OUT=out/upstream-e2e; fails when a spec fails

@@ -18,7 +18,7 @@ FORCE=$force row rollout rollout --set rollouts=1 --subject kube-proxy@v1.25.3/i
 row restart restart --subject $today/ipvs --subject $today/nftables --subject bundled
 status=0
 (compare_rows 600) || status=$?
-if [[ " ${rows[*]} " == *" rollout rollout "* && -e $first/report.json ]]; then
+if [[ " ${rows[*]} " == *" rollout rollout "* && -e $first/report.json && $results/rollout.json -nt $first/report.json ]]; then # else the row was not kept
   bin/hitless report "$first" --format lanes > docs/results/rollout.lanes.txt
   bin/hitless results keep "$first" "$picture"
   ${GO:-go} run ./hack/docs

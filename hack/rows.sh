@@ -92,6 +92,6 @@ compare_rows() {
     echo "  ended with exit code $status and without a result; its last lines, of $logs/$name.log:" >&2
     tail -n 5 "$logs/$name.log" >&2
   done
-  ${GO:-go} run ./hack/docs
+  ${GO:-go} run ./hack/docs || exit 1 # also where a caller has switched errexit off
   [ ${#failed[@]} -eq 0 ] || { echo "no result of ${failed[*]}; again with SUBSET=$(IFS=,; echo "${failed[*]}")" >&2; exit 1; }
 }

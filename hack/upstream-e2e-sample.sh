@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=out/upstream-e2e-sample
 rm -rf "$out" && mkdir -p "$out"
+trap 'exit 130' INT # else bash goes on after a suite that was interrupted
 bin/hitless build e2e.test@v1.37.1 ginkgo@v2.32.0 kubectl@v1.37.1 agnhost@v1.37.1 coredns@v1.15.0 >"$out/programs.txt"
 # suite runs specs within the time that CI has for them.
 suite() { # name, subject, regular expression of specs
@@ -13,8 +14,11 @@ suite() { # name, subject, regular expression of specs
 }
 begin=$SECONDS
 red=0 green=0
+set -m # the red twin is a process group of its own
 suite red kube-proxy@v1.25.3/iptables 'Services should fallback to terminating endpoints .* with internalTrafficPolicy=Cluster' &
 twin=$!
+set +m
+trap 'if kill -INT -- -"$twin" 2>/dev/null; then wait "$twin" || true; fi' EXIT # after Ctrl-C
 suite green kube-proxy@v1.37.1/nftables '\[sig-network\] Services.*\[Conformance\]' || green=$?
 wait "$twin" || red=$?
 cat "$out"/green.log "$out"/red.log

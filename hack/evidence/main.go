@@ -72,12 +72,15 @@ func merged(ctx context.Context, trees []string) error {
 	if err != nil {
 		return fmt.Errorf("%w; `make build` builds it", err)
 	}
-	before, err := keepResults()
+	before, made, err := keepResults()
 	if err != nil {
 		return err
 	}
 	if err := merge(ctx, steps, trees, sum); err != nil {
-		return errors.Join(err, os.RemoveAll(before))
+		if made { // else it is of a call that continues
+			err = errors.Join(err, os.RemoveAll(before))
+		}
+		return err
 	}
 	pages := exec.CommandContext(ctx, cmp.Or(os.Getenv("GO"), "go"), "run", "./hack/docs")
 	pages.Stdout, pages.Stderr = os.Stdout, os.Stderr
@@ -101,7 +104,7 @@ func evidence(ctx context.Context, all []step, part shard.Shard, planOnly bool) 
 	if planOnly || len(work) == 0 {
 		return nil
 	}
-	before, err := keepResults()
+	before, _, err := keepResults()
 	if err != nil {
 		return err
 	}
@@ -119,20 +122,20 @@ func evidence(ctx context.Context, all []step, part shard.Shard, planOnly bool) 
 	return os.RemoveAll(before)
 }
 
-// keepResults copies the results to a folder, and returns it.
-func keepResults() (before string, err error) {
+// keepResults copies the results to a folder, and returns it. made is false if it has the copy of an earlier call that did not end well.
+func keepResults() (before string, made bool, err error) {
 	before = filepath.Join(stateDir, "before")
-	if err := errors.Join(os.MkdirAll(stateDir, 0o755), copyResults(before)); err != nil {
-		return "", fmt.Errorf("keeping the results of before: %w", err)
+	if _, err = os.Stat(before); errors.Is(err, fs.ErrNotExist) {
+		made, err = true, errors.Join(os.MkdirAll(stateDir, 0o755), copyResults(before))
 	}
-	return before, nil
+	if err != nil {
+		return "", false, fmt.Errorf("keeping the results of before: %w", err)
+	}
+	return before, made, nil
 }
 
-// copyResults copies the results, unless an earlier call that did not end well has done so.
+// copyResults copies the results.
 func copyResults(to string) error {
-	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	part := to + ".part" // an interrupt leaves no half of a copy under the name
 	if err := os.RemoveAll(part); err != nil {
 		return err
