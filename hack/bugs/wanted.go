@@ -12,6 +12,7 @@ var Wanted = []struct {
 	{"a flow of datagrams leaves a pod that was unready before it ended", []string{"k8s-125467"}},
 	{"with sessionAffinity a client leaves a pod that is unready or has ended", []string{"k8s-106030", "k8s-71834"}},
 	{"a client that uses a port again during a rolling update is served", []string{"k8s-81775"}},
+	{"open connections with a request every few milliseconds survive many flaps", []string{"k8s-117205"}},
 	{"open connections survive the deletion of their Service", []string{"k8s-71894"}},
 	{"a node whose proxy cannot write its rules fails health checks", []string{"k8s-111661"}},
 	{"changes during syncs that fail are followed afterwards", []string{"k8s-112604"}},
