@@ -12,7 +12,6 @@ import (
 	"github.com/hitless/hitless/internal/units"
 )
 
-
 // verifiedTable is the table of the runs that were verified with their packets: those that lost connections first.
 func verifiedTable(top string) (string, error) {
 	files, err := committed(top, "verified/*.json")
