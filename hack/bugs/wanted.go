@@ -14,6 +14,7 @@ var Wanted = []struct {
 	{"a client that uses a port again during a rolling update is served", []string{"k8s-81775"}},
 	{"open connections with a request every few milliseconds survive many flaps", []string{"k8s-117205"}},
 	{"open connections survive the deletion of their Service", []string{"k8s-71894"}},
+	{"a node without a pod is served at the load balancer's address, in a run without addresses of IPv6", []string{"k8s-65387"}},
 	{"a node whose proxy cannot write its rules fails health checks", []string{"k8s-111661"}},
 	{"changes during syncs that fail are followed afterwards", []string{"k8s-112604"}},
 	{"a Service with the longest names that the API accepts does not stop the updates of others", []string{"k8s-139516"}},
