@@ -18,7 +18,7 @@ set -m # the red twin is a process group of its own
 suite red kube-proxy@v1.25.3/iptables 'Services should fallback to terminating endpoints .* with internalTrafficPolicy=Cluster' &
 twin=$!
 set +m
-trap 'if kill -INT -- -"$twin" 2>/dev/null; then wait "$twin" || true; fi' EXIT # after Ctrl-C
+trap 'if kill -INT -- -"$twin" 2>/dev/null; then wait "$twin" || true; fi' EXIT # after Ctrl-C, which decides the exit code; the twin's own says nothing
 suite green kube-proxy@v1.37.1/nftables '\[sig-network\] Services.*\[Conformance\]' || green=$?
 wait "$twin" || red=$?
 cat "$out"/green.log "$out"/red.log

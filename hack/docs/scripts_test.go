@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,9 +36,7 @@ func TestCommittedComparisonsAreThoseOfTheirScripts(t *testing.T) {
 				t.Errorf("%s: hack/%s has no such row", file, script)
 				continue
 			}
-			if diff := cmp.Diff(row, comparisonOf(t, strings.Fields(c.Command))); diff != "" {
-				t.Errorf("the command of %s differs from that of hack/%s (-script +file): %s", file, script, diff)
-			}
+			wantCommand(t, file, row, c.Command)
 		}
 	}
 }
@@ -74,6 +73,45 @@ func comparisonOf(t *testing.T, words []string) comparison {
 	return c
 }
 
+// wantCommand fails the test if the command of a committed file is not that of its script.
+func wantCommand(t *testing.T, file string, script comparison, command string) {
+	t.Helper()
+	if diff := cmp.Diff(script, comparisonOf(t, strings.Fields(command))); diff != "" {
+		t.Errorf("the command of %s differs from that of its script (-script +file): %s", file, diff)
+	}
+}
+
+// standIns is a tree with shell programs that stand for those that a script calls.
+func standIns(t *testing.T, programs map[string]string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for file, text := range programs {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "bin"), 0o755), os.WriteFile(filepath.Join(dir, "bin", file), []byte("#!/bin/sh\n"+text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// calledIn returns the comparisons in a file with a command in each line, by the names of their folders. There may be none yet.
+func calledIn(t *testing.T, dir string) map[string]comparison {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "commands"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	calls := map[string]comparison{}
+	for line := range strings.Lines(string(data)) {
+		words := strings.Fields(line)
+		name := filepath.Base(words[slices.Index(words, "--out")+1])
+		if _, twice := calls[name]; twice {
+			t.Errorf("%s is run twice: %s", name, line)
+		}
+		calls[name] = comparisonOf(t, words)
+	}
+	return calls
+}
+
 // scriptRows returns the comparisons of a script in hack, by the names of its rows. The script runs with stand-ins for the programs that it calls.
 func scriptRows(t *testing.T, name string) map[string]comparison {
 	t.Helper()
@@ -81,37 +119,29 @@ func scriptRows(t *testing.T, name string) map[string]comparison {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	for file, text := range map[string]string{
-		"bin/hitless": `case $1 in
+	dir := standIns(t, map[string]string{
+		"hitless": `case $1 in
 build) printf 'kube-proxy\t%s\n' "$0" ;;
 compare) echo hitless "$@" >> commands; while [ "$1" != --out ]; do shift; done; mkdir -p "$2"; echo > "$2/compare.json" ;;
 results) cp "$3/compare.json" "$4" ;;
 *) exit 2 ;;
 esac
-`, "bin/go": "mkdir -p out/zero-loss\n"} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "bin"), 0o755), os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"+text), 0o755)); err != nil {
-			t.Fatal(err)
-		}
-	}
+`, "go": "mkdir -p out/zero-loss\n"})
 	run := exec.Command(script)
 	run.Dir, run.Env = dir, append(os.Environ(), "GO="+filepath.Join(dir, "bin", "go"), "RUNS=", "SUBSET=", "STALE=", "FORCE=")
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", script, err, out)
 	}
-	commands, err := os.ReadFile(filepath.Join(dir, "commands"))
-	if err != nil {
-		t.Fatal(err)
+	rows, same := calledIn(t, dir), map[string]string{}
+	if len(rows) == 0 {
+		t.Fatalf("%s runs no comparison", script)
 	}
-	rows, same := map[string]comparison{}, map[string]string{}
-	for line := range strings.Lines(string(commands)) {
-		words := strings.Fields(line)
-		c := comparisonOf(t, words)
-		name, asks := filepath.Base(words[slices.Index(words, "--out")+1]), fmt.Sprint(c)
+	for name, c := range rows {
+		asks := fmt.Sprint(c)
 		if other := same[asks]; other != "" {
-			t.Errorf("%s and %s are one command: %s", name, other, line)
+			t.Errorf("%s and %s are one command: %s", name, other, asks)
 		}
-		rows[name], same[asks] = c, name
+		same[asks] = name
 	}
 	return rows
 }

@@ -2,15 +2,12 @@ package main
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/reports/compare"
@@ -25,18 +22,12 @@ type upgrading struct {
 // newUpgrading has a hitless that ends each row with exit code 0 and a result, except for those of cases, a part of a shell's case.
 func newUpgrading(t *testing.T, cases string) upgrading {
 	t.Helper()
-	dir := t.TempDir()
-	for file, text := range map[string]string{
-		"bin/hitless": `if [ "$1 $2" = "results keep" ]; then cp "$3/compare.json" "$4"; exit; fi
+	return upgrading{t, standIns(t, map[string]string{
+		"hitless": `if [ "$1 $2" = "results keep" ]; then cp "$3/compare.json" "$4"; exit; fi
 echo hitless "$@" >> commands; out=$*; out=${out##* --out }
 case $out in ` + cases + ` esac
 mkdir -p "$out"; echo "$*" > "$out/compare.json"; exit ${code:-0}
-`, "bin/go": "echo \"$@\" >> docs-made\n"} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "bin"), 0o755), os.WriteFile(filepath.Join(dir, file), []byte("#!/bin/sh\n"+text), 0o755)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return upgrading{t, dir}
+`, "go": "echo \"$@\" >> docs-made\n"})}
 }
 
 // run runs the script. It returns the exit code, the output, and the names of the rows with a result.
@@ -65,16 +56,7 @@ func (u upgrading) run(env ...string) (code int, out string, results []string) {
 // commands are the calls of hitless so far, by their row.
 func (u upgrading) commands() map[string]comparison {
 	u.t.Helper()
-	data, err := os.ReadFile(filepath.Join(u.dir, "commands"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		u.t.Fatal(err)
-	}
-	calls := map[string]comparison{}
-	for line := range strings.Lines(string(data)) {
-		words := strings.Fields(line)
-		calls[filepath.Base(words[slices.Index(words, "--out")+1])] = comparisonOf(u.t, words)
-	}
-	return calls
+	return calledIn(u.t, u.dir)
 }
 
 // Each row of the page is run, as an upgrade in its mode, beside the same steps without an upgrade; the committed rows have its command.
@@ -106,9 +88,7 @@ func TestEachUpgradeIsRun(t *testing.T) {
 			t.Errorf("no committed row %s: %v; `make upgrades` makes it", name, err)
 			continue
 		}
-		if diff := cmp.Diff(c, comparisonOf(t, strings.Fields(committed.Command))); diff != "" {
-			t.Errorf("the command of the row %s differs from that of make upgrades (-script +file): %s", name, diff)
-		}
+		wantCommand(t, name, c, committed.Command)
 		for _, s := range committed.Subjects {
 			for _, r := range s.Runs {
 				if len(r.HistorySha256) != 64 {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/reports/compare"
 )
@@ -33,9 +31,7 @@ func TestZerosAreCommittedBesideLosses(t *testing.T) {
 			continue
 		}
 		delete(rows, name)
-		if diff := cmp.Diff(row, comparisonOf(t, strings.Fields(c.Command))); diff != "" {
-			t.Errorf("the command of %s differs from that of make zero-loss (-script +file): %s", file, diff)
-		}
+		wantCommand(t, file, row, c.Command)
 		if err := zeroBesideLosses(c, row.names()); err != nil {
 			t.Errorf("%s: %v", file, err)
 		}
