@@ -138,11 +138,7 @@ func contents(img v1.Image, tag name.Tag) (blobs map[string][]byte, docker []byt
 	add(manifest)
 	d := tarball.Descriptor{Config: add(config), RepoTags: []string{tag.String()}}
 	for _, l := range layers {
-		r, err := l.Compressed()
-		if err != nil {
-			return nil, nil, err
-		}
-		data, err := io.ReadAll(r)
+		data, err := compressed(l)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -150,6 +146,16 @@ func contents(img v1.Image, tag name.Tag) (blobs map[string][]byte, docker []byt
 	}
 	docker, err = json.Marshal(tarball.Manifest{d})
 	return blobs, docker, err
+}
+
+// compressed returns a layer as it stands in an image.
+func compressed(l v1.Layer) ([]byte, error) {
+	r, err := l.Compressed()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close() // only of reading
+	return io.ReadAll(r)
 }
 
 func blobPath(h v1.Hash) string { return spec.ImageBlobsDir + "/" + h.Algorithm + "/" + h.Hex }

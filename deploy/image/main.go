@@ -5,39 +5,64 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"debug/buildinfo"
 	"debug/elf"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 func main() {
-	var o options
-	flag.StringVar(&o.program, "program", "bin/hitless", "the static program, a `FILE`")
-	flag.StringVar(&o.name, "name", "hitless:latest", "`NAME` of the image with a tag; the image's digest does not depend on it")
-	flag.StringVar(&o.out, "out", "out/image", "`DIRECTORY` for the image and its SBOM")
-	var r releaseOptions
-	flag.StringVar(&r.version, "release", "", "pack a release of this `VERSION` instead; -program and -name are not used")
-	flag.StringVar(&r.in, "in", "out/release/work", "`DIRECTORY` with the programs of a release and what goes with them")
-	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "image: unexpected argument %q; -h lists the flags\n", flag.Arg(0))
+	pack, err := parse(os.Args[1:], os.Stderr)
+	if err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return
+		}
+		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(2)
 	}
-	pack := func() error { return write(o, os.Stdout) }
-	if r.version != "" {
-		r.out = o.out
-		pack = func() error { return release(r, os.Stdout) }
-	}
-	if err := pack(); err != nil {
+	if err := pack(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
+}
+
+// parse returns what the arguments ask for. A flag that would be ignored is an error.
+func parse(args []string, stderr io.Writer) (pack func(stdout io.Writer) error, err error) {
+	var o options
+	flags := flag.NewFlagSet("image", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.program, "program", "bin/hitless", "the static program, a `FILE`; not with -release")
+	flags.StringVar(&o.name, "name", "hitless:latest", "`NAME` of the image with a tag; the image's digest does not depend on it; not with -release")
+	flags.StringVar(&o.out, "out", "", "`DIRECTORY` for the files (default out/image, with -release out/release)")
+	var r releaseOptions
+	flags.StringVar(&r.version, "release", "", "pack a release of this `VERSION` instead")
+	flags.StringVar(&r.in, "in", "out/release/work", "`DIRECTORY` with the programs of a release and what goes with them; with -release only")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q; -h lists the flags", flags.Arg(0))
+	}
+	pack = func(stdout io.Writer) error { return write(o, stdout) }
+	unused := []string{"in"}
+	r.out, o.out = cmp.Or(o.out, "out/release"), cmp.Or(o.out, "out/image")
+	if r.version != "" {
+		pack, unused = func(stdout io.Writer) error { return release(r, stdout) }, []string{"program", "name"}
+	}
+	flags.Visit(func(f *flag.Flag) {
+		if slices.Contains(unused, f.Name) {
+			err = fmt.Errorf("-%s would have no effect: -program and -name are of an image, -in is of a release (-release)", f.Name)
+		}
+	})
+	return pack, err
 }
 
 type options struct{ program, name, out string }
