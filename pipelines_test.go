@@ -169,8 +169,8 @@ func TestPipelineReferencesExist(t *testing.T) {
 					t.Errorf("%s: %s is not executable", file, name)
 				}
 			}
-			if action, own := strings.CutPrefix(s.Uses, "hitless/hitless/"); own {
-				checkInputs(t, file, strings.TrimSuffix(action, "@main"), s.With)
+			if action, own := ownAction(s.Uses); own {
+				checkInputs(t, file, action, s.With)
 			}
 		}
 		declared := slices.Sorted(maps.Keys(p.inputs()))
@@ -184,6 +184,32 @@ func TestPipelineReferencesExist(t *testing.T) {
 				t.Errorf("%s does not use its input %s", file, name)
 			}
 		}
+	}
+}
+
+// ownAction returns the path of an action of this project, which a step uses at a ref or from a checkout.
+func ownAction(uses string) (path string, own bool) {
+	if path, own = strings.CutPrefix(uses, "./.hitless/"); own {
+		return path, true
+	}
+	path, _, _ = strings.Cut(uses, "@")
+	return strings.CutPrefix(path, "hitless/hitless/")
+}
+
+// The reusable workflow measures with the version that its caller asks for.
+func TestTheGateHasTheVersionOfItsInput(t *testing.T) {
+	p, err := parsePipeline(pipelines(t)[".github/workflows/gate.yaml"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := p.Jobs["gate"].Steps
+	action := slices.IndexFunc(steps, func(s step) bool { _, own := ownAction(s.Uses); return own })
+	if action < 1 || steps[action].Uses != "./.hitless/.github/actions/gate" {
+		t.Fatalf("the gate is not of a checkout: %+v", steps)
+	}
+	with := map[string]string{"repository": "hitless/hitless", "ref": "${{ inputs.version }}", "path": ".hitless", "persist-credentials": "false"}
+	if checkout := steps[action-1]; !strings.HasPrefix(checkout.Uses, "actions/checkout@") || !maps.Equal(checkout.With, with) {
+		t.Errorf("the checkout before the gate is %+v", checkout)
 	}
 }
 
@@ -352,6 +378,42 @@ func TestPublish(t *testing.T) {
 	rc := strings.ReplaceAll(archive, "v1.2.3", "v1.2.3-rc.1")
 	if code, call := publish(t, "v1.2.3-rc.1", map[string]string{rc: text, "SHA256SUMS": sums(rc, text)}); code != 0 || !strings.Contains(call, "--prerelease") {
 		t.Errorf("a release candidate: exit code %d after %q", code, call)
+	}
+}
+
+// A script that lacks a variable or gets a wrong word says which, and the words that it knows.
+func TestScriptsSayWhatTheyNeed(t *testing.T) {
+	for _, c := range []struct{ script, word, want string }{
+		{"hack/publish.sh", "", "set TAG"},
+		{"hack/gate.sh", "", "set SCENARIO SUBJECT OUT"},
+		{"hack/packages.sh", "tset", "no group of packages is called tset; the groups are base lab make tests browser cross lint"},
+	} {
+		cmd := exec.Command(c.script, strings.Fields(c.word)...)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+		out, _ := cmd.CombinedOutput() // its exit code is checked
+		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s %s: exit code %d, %q; want 2 and %q", c.script, c.word, code, out, c.want)
+		}
+	}
+}
+
+// Each row of the list of this repository's own packages has a group, a program, a package and a purpose.
+func TestOwnPackagesAreComplete(t *testing.T) {
+	text, err := os.ReadFile("hack/packages.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		if rows++; len(strings.Fields(line)) < 4 {
+			t.Errorf("%q has not all fields", line)
+		}
+	}
+	if rows == 0 {
+		t.Error("there are no rows: remove the file")
 	}
 }
 
