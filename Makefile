@@ -126,8 +126,8 @@ museum-kills: packages build ## run conformance specs against the bad specimen o
 museum-tried: packages build ## run the triggers of bugs that the museum does not have, for docs/results/museum-tried.md (half an hour); committed rows are not run again; SUBSET=k8s-89392
 	@hack/museum-tried.sh
 
-evidence: packages build ## make all committed results anew with this program, without the museum, the kill score, the nightly suites, and upstream's suite and rolling update; continues; PLAN=1 shows the plan only; STEPS=upgrades,kernels makes only these of the plan; SHARD=1/2 makes a part; MERGE=../first,../second copies the parts of other trees (eight hours)
-	@hack/packages.sh tests
+evidence: $(if $(PLAN)$(MERGE),,packages) build ## make all committed results anew with this program, without the museum, the kill score, the nightly suites, and upstream's suite and rolling update; continues; PLAN=1 shows the plan only; STEPS=upgrades,kernels makes only these of the plan; SHARD=1/2 makes a part; MERGE=../first,../second copies the parts of other trees (eight hours)
+	@$(if $(PLAN)$(MERGE),,hack/packages.sh tests)
 	$(GO) run ./hack/evidence $(if $(PLAN),-plan) $(if $(STEPS),-steps $(STEPS)) $(if $(SHARD),-shard $(SHARD)) $(if $(MERGE),-merge $(MERGE))
 
 upstream-e2e-results: packages build ## run upstream's suite against five proxies for docs/upstream-e2e.md (four hours of an idle machine); committed rows are not run again; SUBSET=bundled
@@ -143,8 +143,8 @@ upstream-e2e: packages build ## run Kubernetes' own e2e specs against a lab (40 
 bench-proxier: packages build ## measure the bundled proxier and kube-proxy from API to kernel for docs/results/proxier-cost.md (an hour and a half); SERVICES=100,1000 REPEAT=3
 	@hack/bench-proxier.sh
 
-nightly: packages build ## everything that is too slow for CI: property tests, namespaces, other platforms, all specs (a night); continues; SHARD=1/4 makes a part, PLAN=1 lists it
-	@hack/packages.sh tests
+nightly: $(if $(PLAN),,packages) build ## everything that is too slow for CI: property tests, namespaces, other platforms, all specs (a night); continues; SHARD=1/4 makes a part, PLAN=1 lists it
+	@$(if $(PLAN),,hack/packages.sh tests)
 	@hack/nightly.sh
 
 nightly-merge: ## join the jobs and results of nightly shards, MERGE=../first,../second; nothing is run
@@ -159,7 +159,8 @@ guest-tools: ## pin the packages of the guest's tools that Debian 12 has now, in
 docs: ## write the pictures of README.md, and the tables and pictures of docs, from docs/results, and the kinds of events in the schema (a minute)
 	$(GO) run ./hack/docs
 
-lint: ## gofmt, vet, staticcheck
+lint: ## gofmt, vet, staticcheck, shellcheck; installs shellcheck if it is missing (root)
+	@hack/packages.sh lint
 	@hack/lint.sh
 
 clean: ## remove bin and out

@@ -15,13 +15,13 @@ disruption() { # row, its subjects, then a scenario with settings
 }
 
 four="bundled $today/ipvs $today/nftables $today/iptables"
-open="--set lanes=tcp-new,tcp-long" # open connections must survive too
+open=(--set "lanes=tcp-new,tcp-long") # open connections must survive too
 
-disruption restart "$four" restart $open
-disruption restart-kill "$four" restart --set signal=KILL --set which=all $open
-disruption restart-freeze "$four" restart --set signal=STOP --set which=all --set downtime=10s $open
+disruption restart "$four" restart "${open[@]}"
+disruption restart-kill "$four" restart --set signal=KILL --set which=all "${open[@]}"
+disruption restart-freeze "$four" restart --set signal=STOP --set which=all --set downtime=10s "${open[@]}"
 disruption restart-change "$four" restart --set change=on --set shutdownDelay=15s
-disruption upgrade "$four" upgrade --set to=itself $open
+disruption upgrade "$four" upgrade --set to=itself "${open[@]}"
 disruption drain "$four" drain --set off=30s
 disruption drain-local "$four" drain --set trafficPolicy=Local --set off=30s
 disruption drain-scaledown "$four" drain --set what=scaledown --set off=25s

@@ -20,6 +20,7 @@ fi
 # The budget decides, so its verdict stands before that of the run.
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
   {
+    # shellcheck disable=SC2016 # the backquotes are Markdown
     [ -z "$judged" ] || printf '## By the budget %s\n\n```\n%s\n```\n\n' "$BUDGET" "$judged"
     [ ! -f "$OUT/summary.md" ] || cat "$OUT/summary.md"
   } >> "$GITHUB_STEP_SUMMARY"

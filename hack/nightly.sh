@@ -36,7 +36,10 @@ if [ -n "${MERGE:-}" ]; then
 fi
 
 part=${SHARD:-1/1}
-[[ $part =~ ^([1-9][0-9]?)/([1-9][0-9]?)$ ]] && ((BASH_REMATCH[1] <= BASH_REMATCH[2])) || { echo "SHARD=$part: give I/N with I from 1 to N, such as 1/4" >&2; exit 2; }
+if ! [[ $part =~ ^([1-9][0-9]?)/([1-9][0-9]?)$ ]] || ((BASH_REMATCH[1] > BASH_REMATCH[2])); then
+  echo "SHARD=$part: give I/N with I from 1 to N, such as 1/4" >&2
+  exit 2
+fi
 first=${BASH_REMATCH[1]} step=${BASH_REMATCH[2]}
 # Tests and scripts are inputs too, and not part of the program.
 sources() { git ls-files -z --cached --others --exclude-standard -- '*.go' '*.mod' '*.sum' '*/testdata/*' hack deploy docs/examples suites Makefile; }

@@ -17,6 +17,7 @@ fi
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 cp bin/hitless "$root/usr/local/bin/hitless"
 # inside runs a command with the folder as its root. Its mounts are in a mount namespace, and end with it.
+# shellcheck disable=SC2016 # the inner shell expands them
 inside() {
   unshare -m bash -ec 'root=$1; shift
     mount --bind "$root" "$root"

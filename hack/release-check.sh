@@ -38,7 +38,7 @@ go run ./hack/modproxy "$dir/another/folder" "$version" "$dir/proxy"
 mkdir "$dir/home"
 (
   cd "$dir/home" # far from the repository
-  GOPROXY=file://$dir/proxy,$(go env GOPROXY) GONOSUMDB=github.com/hitless/* GOFLAGS=-trimpath CGO_ENABLED=0 GOBIN=$dir/bin \
+  GOPROXY=file://$dir/proxy,$(go env GOPROXY) GONOSUMDB="github.com/hitless/*" GOFLAGS=-trimpath CGO_ENABLED=0 GOBIN=$dir/bin \
     go install github.com/hitless/hitless/cmd/hitless@"$version"
   "$dir/bin/hitless" version | grep "^hitless $version go"
   "$dir/bin/hitless" museum >museum.txt

@@ -34,6 +34,7 @@ choose() {
   for line; do
     name=${line%%"$end"*}
     all+=("$name")
+    # shellcheck disable=SC2154 # the script sets results
     if wanted "$name" "$results/$name.$suffix"; then todo+=("$line"); fi
   done
   check_subset "$noun" "${all[@]}"

@@ -26,7 +26,7 @@ zero() { # row, other subjects with the twin last, then arguments of `hitless co
 
 # Short windows: a run takes as long as its attempts, and kube-proxy needs some seconds for a flap.
 short=(--set baseline=10s --set settle=10s)
-open=(--set lanes=tcp-new,tcp-long "${short[@]}") # open connections must survive too
+open=(--set "lanes=tcp-new,tcp-long" "${short[@]}") # open connections must survive too
 roll=(--set trafficPolicy=Cluster --set shutdownDelay=5s --set gracePeriod=10s "${short[@]}")
 flaps=(--nodes 1 --set antiAffinity=off --set openConnections=8 --set unready=100ms --set stayOpen=1s --set watch=0s "${short[@]}") # of 2 pods
 
