@@ -11,6 +11,7 @@ results=docs/results/conformance
 today=kube-proxy@v1.37.1
 subjects=(bundled "$today/iptables" "$today/ipvs" "$today/nftables" kube-proxy@v1.25.3/iptables kube-proxy@v1.25.3/ipvs kube-proxy@v1.12.5/ipvs cilium@1.15.19 cilium@1.20.2)
 whole=" bundled $today/iptables $today/ipvs $today/nftables "
+list "${subjects[@]}"
 check_subset subject "${subjects[@]}"
 missing=() failed=()
 for subject in "${subjects[@]}"; do

@@ -16,6 +16,11 @@ stale() {
   [[ -n ${STALE:-} ]] && ! bin/hitless results check "$1" > /dev/null 2>&1
 }
 
+# list ends the script if LIST is set, and prints the names of all rows: names.
+list() {
+  [ -z "${LIST:-}" ] || { printf '%s\n' "$@"; exit; }
+}
+
 # check_subset ends the script if SUBSET has a name that no row has: what a row is called, names of all rows.
 check_subset() {
   local noun=$1 name requested=${SUBSET:-}
@@ -37,6 +42,7 @@ choose() {
     # shellcheck disable=SC2154 # the script sets results
     if wanted "$name" "$results/$name.$suffix"; then todo+=("$line"); fi
   done
+  list "${all[@]}"
   check_subset "$noun" "${all[@]}"
 }
 
@@ -69,6 +75,7 @@ usable() {
 compare_rows() {
   local logs=${results#docs/} failed=() begun i name command status
   logs=out/${logs#out/}
+  list "${all[@]}"
   check_subset row "${all[@]}"
   mkdir -p "$results" "$logs"
   begun=$(date +%s)

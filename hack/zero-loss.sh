@@ -13,11 +13,6 @@ runs=${RUNS:-8}
 valid=1
 twins=exec:suites/selfcheck/faulty ipvs=kube-proxy@v1.37.1/ipvs
 common=(--controlplane replay --runs "$runs")
-CGO_ENABLED=0 ${GO:-go} build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '-s -w' -o $out/ ./suites/selfcheck/faulty
-# put writes a file for hack/kube-proxy-at-once.yaml in one step, because rows that run beside this one read it.
-put() { cat > "$out/$1.$$"; chmod 755 "$out/$1.$$"; mv "$out/$1.$$" "$out/$1"; }
-put kube-proxy < "$(bin/hitless build "${ipvs%/*}" | cut -sf2 | head -n 1)"
-printf 'tcp 6 TCP\nudp 17 UDP\n' | put protocols
 
 zero() { # row, other subjects with the twin last, then arguments of `hitless compare`
   # shellcheck disable=SC2046,SC2086 # one argument for each subject
@@ -38,5 +33,12 @@ zero kill "$ipvs $twins/flush-on-restart.yaml" restart --set signal=KILL "${open
 zero upgrade "$ipvs $twins/flush-on-restart.yaml" upgrade --set to=itself "${open[@]}"
 zero api-away "$ipvs $twins/keeps-endpoints.yaml" api --set away=5m --set relists=0 --rate 10 "${roll[@]}" # each attempt costs
 zero relist "$ipvs $twins/keeps-endpoints.yaml" api --set away=0s --set relists=2 --rate 50 "${roll[@]}"
+list "${all[@]}"
+
+CGO_ENABLED=0 ${GO:-go} build -trimpath -gcflags=all=-dwarf=false -buildvcs=false -ldflags '-s -w' -o $out/ ./suites/selfcheck/faulty
+# put writes a file for hack/kube-proxy-at-once.yaml in one step, because rows that run beside this one read it.
+put() { cat > "$out/$1.$$"; chmod 755 "$out/$1.$$"; mv "$out/$1.$$" "$out/$1"; }
+put kube-proxy < "$(bin/hitless build "${ipvs%/*}" | cut -sf2 | head -n 1)"
+printf 'tcp 6 TCP\nudp 17 UDP\n' | put protocols
 compare_rows 1200
 [ "$runs" -ge 8 ] || bin/hitless results "$results"/*.json

@@ -20,6 +20,7 @@ import (
 func TestCommittedComparisonsAreThoseOfTheirScripts(t *testing.T) {
 	for script, folder := range map[string]string{
 		"results.sh": ".", "disruptions.sh": "disruptions", "dataplanes.sh": "dataplanes", "kernels.sh": "kernels", "museum-tried.sh": "museum-tried",
+		"upgrades.sh": "upgrades", "zero-loss.sh": "zero-loss", "minors.sh": "minors",
 	} {
 		files, err := committed(top, folder+"/*.json")
 		if err != nil {
@@ -144,4 +145,17 @@ esac
 		same[asks] = name
 	}
 	return rows
+}
+
+// The page of upgrades names the rows that were not run yet, so that it knows all rows of the script.
+func TestUpgradeRowsAreThoseOfTheirScript(t *testing.T) {
+	cmd := exec.Command("hack/upgrades.sh")
+	cmd.Dir, cmd.Env = top, append(os.Environ(), "LIST=1")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Fields(string(out)), upgradeRows()); diff != "" {
+		t.Errorf("the rows of hack/upgrades.sh differ from upgradeRows (-script +page): %s", diff)
+	}
 }
