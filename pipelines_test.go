@@ -366,6 +366,8 @@ func TestPublish(t *testing.T) {
 	}{
 		"the release": {"v1.2.3", map[string]string{archive: text, "SHA256SUMS": sums(archive, text)}, 0,
 			"release create v1.2.3 --verify-tag --title v1.2.3 --generate-notes DIR/out/SHA256SUMS DIR/out/" + archive + "\n"},
+		"with a hidden marker": {"v1.2.3", map[string]string{archive: text, ".hitless-made": "", "SHA256SUMS": sums(archive, text)}, 0,
+			"release create v1.2.3 --verify-tag --title v1.2.3 --generate-notes DIR/out/SHA256SUMS DIR/out/" + archive + "\n"},
 		"another tag":            {"v1.2.4", map[string]string{archive: text, "SHA256SUMS": sums(archive, text)}, 2, ""},
 		"a damaged archive":      {"v1.2.3", map[string]string{archive: "damaged", "SHA256SUMS": sums(archive, text)}, 1, ""},
 		"a file without its sum": {"v1.2.3", map[string]string{archive: text, "more": "", "SHA256SUMS": sums(archive, text)}, 2, ""},

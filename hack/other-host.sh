@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # Compares the guest of this machine with that of another distribution, byte for byte: Debian 13 in a folder that is the root, which gets nothing of this
 # machine but bin/hitless, and the mirrors in its package lists. Both have all tools of guests. Needs root and debootstrap. OTHER names that
-# folder, which is made once and stays. With arguments, runs them there instead: `hack/other-host.sh hitless doctor`.
+# folder, which is made once and stays. It must be new, empty or of this script. With arguments, runs them there instead: `hack/other-host.sh hitless doctor`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root=$(realpath -m "${OTHER:-out/other-host/debian-13}")
+# shellcheck source=hack/folder.sh
+. hack/folder.sh
+usual=$(realpath -m out/other-host/debian-13)
+root=$(realpath -m "${OTHER:-$usual}")
 command -v debootstrap >/dev/null || { echo "debootstrap is not installed; \`apt-get install debootstrap\` installs it" >&2; exit 2; }
 [ "$(id -u)" = 0 ] || { echo "another root folder needs root" >&2; exit 2; }
 mirror() { apt-get indextargets --format "\$(ORIGIN) \$(LABEL) \$(REPO_URI)" 'Created-By: Packages' | awk -v label="$1" '$1 == "Debian" && $2 == label { print $3; exit }'; }
 if [ ! -e "$root/made" ]; then
-  rm -rf "$root" && mkdir -p "$root"
+  empty_folder "$root" "$usual"
   debootstrap --variant=minbase --include=ca-certificates trixie "$root" "$(mirror Debian)"
   { echo "deb $(mirror Debian) trixie main"; echo "deb $(mirror Debian-Security) trixie-security main"; } >"$root/etc/apt/sources.list"
   touch "$root/made"

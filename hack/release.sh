@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Makes the files of a release in out/release: archives for all platforms, images, SBOMs and checksums. VERSION is by default the tag of the
-# commit, or without one a version of its time and revision. The same commit and Go give the same bytes; docs/releases.md.
+# commit, or without one a version of its time and revision. The same commit and Go give the same bytes; docs/releases.md. OUT names another folder,
+# which must be new, empty or of an earlier release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CGO_ENABLED=0
+# shellcheck source=hack/folder.sh
+. hack/folder.sh
 revision=${REVISION:-$(git rev-parse --short=12 HEAD)}
 version=${VERSION:-$(git describe --tags --exact-match 2>/dev/null || TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format="v0.0.0-%cd-$revision")}
-out=$(realpath -m "${OUT:-out/release}")
+usual=$(realpath -m out/release)
+out=$(realpath -m "${OUT:-$usual}")
 work=$out/work
-rm -rf "$out"
+empty_folder "$out" "$usual"
 mkdir -p "$work/share/completions"
 # The text has a fixed length, so that the version moves nothing in the program: internal/version.
 stamp=$(printf '%-64s' "$version/$revision" | tr ' ' _)
