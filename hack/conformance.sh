@@ -17,8 +17,6 @@ missing=() failed=()
 for subject in "${subjects[@]}"; do
   if wanted "$subject" "$results/${subject//[@\/]/-}/conformance.yaml"; then missing+=("$subject"); fi
 done
-# unmeasured succeeds if a spec has no run that judges it, as after an error of the machine.
-unmeasured() { awk '$1 == "state:" { lost = $2 == "invalid" || $2 == "not" } $1 == "run:" && lost && $2 == "\"\"" { found = 1 } END { exit !found }' "$1"; }
 begun=$(date +%s)
 for i in "${!missing[@]}"; do
   name=${missing[$i]//[@\/]/-}
@@ -34,8 +32,8 @@ for i in "${!missing[@]}"; do
     0 | 1 | 3) ;; # a failed spec is a result too
     130 | 143) echo "interrupted; the subjects before are kept" >&2; exit "$status" ;;
   esac
-  # A suite that ended early has judged not all specs: its report is none of the subject.
-  if [ ! -e "$out/conformance.yaml" ] || grep -qE '^ended: ' "$out/conformance.yaml" || unmeasured "$out/conformance.yaml" ||
+  # A suite that ended early, or after an error of the machine, has judged not all specs: its report is none of the subject.
+  if [ ! -e "$out/conformance.yaml" ] || ! ${GO:-go} run ./hack/judge whole "$out" >>"$out.log" 2>&1 ||
     ! bin/hitless results keep "$out" "$results/$name/conformance.yaml" >>"$out.log" 2>&1; then
     failed+=("${missing[$i]}")
     tail -n 5 "$out.log" >&2

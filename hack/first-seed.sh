@@ -7,6 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/rows.sh"
 results=docs/results/first-seed
 common=(--controlplane replay --nodes 2 --rate 0.2 --runs 8)
+valid=1
 churn=(--set for=18h --set keepGoing=off --set replicas=1 --set trafficPolicy=Cluster --set checkTarget=nodePort
   --set drainedPorts=100 --set burstsPerHour=60 --set burst=400ms --set burstAt=1100ms)
 row soak soak "${churn[@]}" --subject bundled --subject kube-proxy@v1.12.2/ipvs

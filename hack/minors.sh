@@ -7,6 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/rows.sh"
 results=docs/results/minors
 common=(--rate 50 --set rollouts=1 --controlplane replay --runs 1)
+valid=1
 
 for version in 1.11.10 1.12.10 1.13.12 1.14.10 1.15.12 1.16.15 1.17.17 1.18.20 1.19.16 1.20.15 1.21.14 1.22.17 1.23.17 1.24.17 1.25.3 1.26.0 \
   1.27.16 1.28.15 1.29.15 1.30.14 1.31.7 1.32.10 1.33.6 1.34.4 1.35.4 1.36.1 1.37.1; do

@@ -9,16 +9,19 @@ results=docs/results
 common=(--controlplane replay --runs 4)
 valid=1
 today=kube-proxy@v1.37.1
-# The pictures of README.md and docs/reports.md are both of the first run of the first subject. One of another run than the row's is made with the row.
+# The pictures of README.md and docs/reports.md are both of the first run of the first subject. One of another run than the row's is made again:
+# from the row's run if its folder is there, as after an interrupt, or else with the row.
 first=out/results/rollout/kube-proxy-v1.25.3-iptables-seed-1 picture=docs/results/picture/report.json
+# pictured succeeds if a report or the folder of a run is of the row's first run.
+pictured() { [ -e "$1" ] && [ -e "$results/rollout.json" ] && ${GO:-go} run ./hack/judge first "$results/rollout.json" "$1"; }
 force=${FORCE:-}
-[ -e "$picture" ] && ! stale "$picture" || force=1
+if [ ! -e "$picture" ] || stale "$picture" || ! { pictured "$picture" || pictured "$first"; }; then force=1; fi
 FORCE=$force row rollout rollout --set rollouts=1 --subject kube-proxy@v1.25.3/iptables --subject kube-proxy@v1.26.0/iptables \
   --subject $today/ipvs --subject $today/nftables --subject bundled
 row restart restart --subject $today/ipvs --subject $today/nftables --subject bundled
 status=0
 (compare_rows 600) || status=$?
-if [[ " ${rows[*]} " == *" rollout rollout "* && -e $first/report.json && $results/rollout.json -nt $first/report.json ]]; then # else the row was not kept
+if pictured "$first" && { [[ " ${rows[*]} " == *" rollout rollout "* ]] || ! pictured "$picture"; }; then # else the row was not kept
   bin/hitless report "$first" --format lanes > docs/results/rollout.lanes.txt
   bin/hitless results keep "$first" "$picture"
   ${GO:-go} run ./hack/docs

@@ -67,7 +67,7 @@ row() {
 # usable succeeds if the result of a comparison may be kept: file.
 usable() {
   [ -e "$1" ] || return 1
-  [ -z "${valid:-}" ] || ! grep -Eq '"verdict": "(invalid|skipped)"' "$1"
+  [ -z "${valid:-}" ] || ${GO:-go} run ./hack/judge valid "$1" >&2
 }
 
 # compare_rows runs the rows that were added, and writes the pages: seconds of a row. A row that fails does not stop the others; the script
