@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -76,7 +78,7 @@ func TestThePlan(t *testing.T) {
 	if err != nil || len(whole) != len(steps) {
 		t.Fatalf("%d of %d scripts, %v", len(whole), len(steps), err)
 	}
-	if !slices.IsSortedFunc(whole, func(a, b job) int { return int((b.left - a.left) / time.Second) }) {
+	if !slices.IsSortedFunc(whole, func(a, b job) int { return cmp.Compare(b.left, a.left) }) {
 		t.Error("the longest is not the first")
 	}
 	n := 0
@@ -129,8 +131,17 @@ func TestTheExpectedEnd(t *testing.T) {
 		return work
 	}
 	for want, work := range map[int][]job{0: nil, 5: hours(5, 1), 6: hours(4, 3, 3, 2)} {
-		if got := end(work, now).Sub(now); got != time.Duration(want)*time.Hour {
+		if got := end(work, 2, now).Sub(now); got != time.Duration(want)*time.Hour {
 			t.Errorf("%v: %s, want %d h", work, got, want)
+		}
+	}
+	if got := end(hours(4, 3), 1, now).Sub(now); got != 7*time.Hour {
+		t.Errorf("one at a time: %s, want 7 h", got)
+	}
+	for atOnce, want := range map[int]string{1: "1 script at a time", 2: "2 scripts at a time"} {
+		var plan bytes.Buffer
+		if printPlan(&plan, hours(1), atOnce, now); !strings.Contains(plan.String(), want) {
+			t.Errorf("no %q in the plan:\n%s", want, plan.String())
 		}
 	}
 }
@@ -229,5 +240,14 @@ func TestMergedShards(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Jobs that differ by less than a second are in order too.
+func TestThePlanIsInOrder(t *testing.T) {
+	work := []job{{left: 1100 * time.Millisecond}, {left: 1900 * time.Millisecond}, {left: 2500 * time.Millisecond}, {left: 1200 * time.Millisecond}}
+	longestFirst(work)
+	if !slices.IsSortedFunc(work, func(a, b job) int { return cmp.Compare(b.left, a.left) }) {
+		t.Errorf("%v", work)
 	}
 }

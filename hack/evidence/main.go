@@ -1,7 +1,7 @@
 // Command evidence makes all committed results anew with bin/hitless, by the scripts of the make targets, without those of the museum and the kill score.
 // Results of this program are not made again, so that a call after an interrupt continues. Two scripts run at a time, each on its half of the
 // CPUs. It ends with what changed since the call began first, in words. With -merge it copies the results of shards, which were made in other
-// trees. Exit codes: 0 all was made, 1 a script failed, 2 wrong usage.
+// trees. Exit codes: 0 all was made, 1 a script failed, 2 wrong usage, 130 interrupted.
 package main
 
 import (
@@ -10,15 +10,18 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/results"
@@ -32,42 +35,86 @@ const (
 )
 
 func main() {
-	part := flag.String("shard", "", "only part `I/N` of the scripts, such as 1/2")
-	only := flag.String("steps", "", "only these `STEPS` of the plan, separated by commas")
-	plan := flag.Bool("plan", false, "print the plan and stop")
-	trees := flag.String("merge", "", "instead of making results, copy those of shards from these `TREES`, separated by commas")
-	flag.Parse()
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup; without a terminal the scripts would go on alone
-		ends = append(ends, syscall.SIGHUP)
+	os.Exit(run(os.Args[1:], os.Stdout))
+}
+
+// options are what a call asks for.
+type options struct {
+	steps []step
+	part  shard.Shard
+	plan  bool
+	trees []string // to merge; nil to make results
+}
+
+// errInterrupted is the error of a call that a signal ended.
+var errInterrupted = errors.New("interrupted; the same command continues")
+
+// run is the command. It returns the exit code.
+func run(args []string, stdout io.Writer) int {
+	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	defer stop()
-	s, err := shard.Parse(*part)
-	if err == nil && flag.NArg() > 0 {
-		err = fmt.Errorf("%q is no flag; --help lists them", flag.Args())
+	code := 2
+	if err == nil {
+		ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+		if !signal.Ignored(syscall.SIGHUP) { // as under nohup; without a terminal the scripts would go on alone
+			ends = append(ends, syscall.SIGHUP)
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), ends...)
+		defer stop()
+		code, err = 1, o.do(ctx, stdout)
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "evidence:", err)
-		os.Exit(2)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errInterrupted):
+		code = 130
 	}
-	some, err := chosen(steps, *only)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "evidence:", err)
-		os.Exit(2)
+	fmt.Fprintln(os.Stderr, "evidence:", err)
+	return code
+}
+
+// parse reads the flags.
+func parse(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("evidence", flag.ContinueOnError)
+	part := flags.String("shard", "", "only part `I/N` of the scripts, such as 1/2")
+	only := flags.String("steps", "", "only these `STEPS` of the plan, separated by commas")
+	flags.BoolVar(&o.plan, "plan", false, "print the plan and stop")
+	trees := flags.String("merge", "", "instead of making results, copy those of shards from these `TREES`, separated by commas")
+	if err := flags.Parse(args); err != nil {
+		return o, err
 	}
-	make := func() error { return evidence(ctx, some, s, *plan) }
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("%q is no flag; --help lists them", flags.Args())
+	}
 	if *trees != "" {
-		make = func() error { return merged(ctx, strings.Split(*trees, ",")) }
+		if flags.NFlag() > 1 {
+			return o, errors.New("-merge copies the results of whole plans; leave -steps, -shard and -plan out")
+		}
+		o.trees = strings.Split(*trees, ",")
 	}
-	if err := make(); err != nil {
-		fmt.Fprintln(os.Stderr, "evidence:", err)
-		os.Exit(1)
+	if o.part, err = shard.Parse(*part); err != nil {
+		return o, err
 	}
+	o.steps, err = chosen(steps, *only)
+	return o, err
+}
+
+func (o options) do(ctx context.Context, stdout io.Writer) (err error) {
+	if o.trees != nil {
+		err = merged(ctx, stdout, o.trees)
+	} else {
+		err = o.evidence(ctx, stdout)
+	}
+	if err != nil && ctx.Err() != nil {
+		return errInterrupted
+	}
+	return err
 }
 
 // merged copies what shards made, and says what changed.
-func merged(ctx context.Context, trees []string) error {
+func merged(ctx context.Context, stdout io.Writer, trees []string) error {
 	sum, err := cache.Sha256(ctx, program)
 	if err != nil {
 		return fmt.Errorf("%w; `make build` builds it", err)
@@ -83,37 +130,50 @@ func merged(ctx context.Context, trees []string) error {
 		return err
 	}
 	pages := exec.CommandContext(ctx, cmp.Or(os.Getenv("GO"), "go"), "run", "./hack/docs")
-	pages.Stdout, pages.Stderr = os.Stdout, os.Stderr
+	pages.Stdout, pages.Stderr = stdout, os.Stderr
 	if err := pages.Run(); err != nil {
 		return fmt.Errorf("writing the pages: %w; `make docs` does it again", err)
 	}
-	return errors.Join(tellChanges(ctx, before, sum), os.RemoveAll(before))
+	return errors.Join(tellChanges(ctx, stdout, before, sum), os.RemoveAll(before))
 }
 
 // evidence makes what is missing, and says what changed.
-func evidence(ctx context.Context, all []step, part shard.Shard, planOnly bool) error {
+func (o options) evidence(ctx context.Context, stdout io.Writer) error {
 	sum, err := cache.Sha256(ctx, program)
 	if err != nil {
 		return fmt.Errorf("%w; `make build` builds it", err)
 	}
-	work, err := planned(ctx, all, part, sum)
+	work, err := planned(ctx, o.steps, o.part, sum)
 	if err != nil {
 		return err
 	}
-	printPlan(work, time.Now())
-	if planOnly || len(work) == 0 {
+	cpus, err := ownCPUs()
+	if err != nil {
+		return err
+	}
+	parts := halves(cpus)
+	printPlan(stdout, work, len(parts), time.Now())
+	if o.plan {
 		return nil
+	}
+	if len(work) == 0 {
+		return tellUntold(ctx, stdout, sum)
 	}
 	before, _, err := keepResults()
 	if err != nil {
 		return err
 	}
-	s := scripts{sum: sum, halves: halves(runtime.NumCPU()), log: func(line string) { fmt.Println(line) }, now: time.Now, run: runScript}
+	tool, err := lockedGo()
+	if err != nil {
+		return err
+	}
+	s := scripts{sum: sum, halves: parts, log: func(line string) { fmt.Fprintln(stdout, line) }, now: time.Now,
+		run: func(ctx context.Context, s step, cpus string) error { return runScript(ctx, s, cpus, tool) }}
 	failed := s.all(ctx, work)
 	if ctx.Err() != nil {
-		return errors.New("interrupted; the same command continues")
+		return errInterrupted
 	}
-	if err := tellChanges(ctx, before, sum); err != nil {
+	if err := tellChanges(ctx, stdout, before, sum); err != nil {
 		return err
 	}
 	if len(failed) > 0 {
@@ -122,9 +182,23 @@ func evidence(ctx context.Context, all []step, part shard.Shard, planOnly bool) 
 	return os.RemoveAll(before)
 }
 
+// beforeDir has the results as they were when the call began first.
+var beforeDir = filepath.Join(stateDir, "before")
+
+// tellUntold says what changed in a call that was interrupted after its last script.
+func tellUntold(ctx context.Context, stdout io.Writer, sum string) error {
+	if _, err := os.Stat(beforeDir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := tellChanges(ctx, stdout, beforeDir, sum); err != nil {
+		return err
+	}
+	return os.RemoveAll(beforeDir)
+}
+
 // keepResults copies the results to a folder, and returns it. made is false if it has the copy of an earlier call that did not end well.
 func keepResults() (before string, made bool, err error) {
-	before = filepath.Join(stateDir, "before")
+	before = beforeDir
 	if _, err = os.Stat(before); errors.Is(err, fs.ErrNotExist) {
 		made, err = true, errors.Join(os.MkdirAll(stateDir, 0o755), copyResults(before))
 	}
@@ -147,7 +221,7 @@ func copyResults(to string) error {
 }
 
 // tellChanges prints the changes since before, and how many rows are of the program.
-func tellChanges(ctx context.Context, before, sum string) error {
+func tellChanges(ctx context.Context, stdout io.Writer, before, sum string) error {
 	old, err := results.Check(ctx, before, sum)
 	if err != nil {
 		return err
@@ -156,33 +230,50 @@ func tellChanges(ctx context.Context, before, sum string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("\nChanges since the last evidence:")
+	fmt.Fprintln(stdout, "\nChanges since the last evidence:")
 	for _, line := range results.Changes(old.Rows, now.Rows) {
-		fmt.Println("- " + line)
+		fmt.Fprintln(stdout, "- "+line)
 	}
-	fmt.Println("\n`hitless results check` lists what is not of this program, such as the museum:")
-	return now.WriteSummary(os.Stdout, sum)
+	fmt.Fprintln(stdout, "\n`hitless results check` lists what is not of this program, such as the museum:")
+	return now.WriteSummary(stdout, sum)
+}
+
+// ownCPUs are the CPUs on which this process may run.
+func ownCPUs() (cpus []int, err error) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil, fmt.Errorf("reading the CPU affinity of this process: %w", err)
+	}
+	for n := 0; len(cpus) < allowed.Count(); n++ {
+		if allowed.IsSet(n) {
+			cpus = append(cpus, n)
+		}
+	}
+	return cpus, nil
 }
 
 // halves are the CPUs for each of two scripts at a time, as taskset takes them. One CPU is one script at a time.
-func halves(cpus int) []string {
-	if cpus < 2 {
-		return []string{"0"}
+func halves(cpus []int) []string {
+	list := func(some []int) string {
+		var words []string
+		for _, n := range some {
+			words = append(words, strconv.Itoa(n))
+		}
+		return strings.Join(words, ",")
 	}
-	return []string{fmt.Sprintf("0-%d", cpus/2-1), fmt.Sprintf("%d-%d", cpus/2, cpus-1)}
+	if len(cpus) < 2 {
+		return []string{list(cpus)}
+	}
+	return []string{list(cpus[:len(cpus)/2]), list(cpus[len(cpus)/2:])}
 }
 
-// runScript runs a script with its output in a log. An interrupt is passed on, and the script keeps what it has.
-func runScript(ctx context.Context, s step, cpus string) error {
+// runScript runs a script with a go, and with its output in a log. An interrupt is passed on, and the script keeps what it has.
+func runScript(ctx context.Context, s step, cpus, tool string) error {
 	log, err := os.Create(filepath.Join(stateDir, s.name+".log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	tool, err := lockedGo()
-	if err != nil {
-		return err
-	}
 	cmd := exec.CommandContext(ctx, "taskset", "-c", cpus, s.script)
 	cmd.Env = append(os.Environ(), "STALE=1", "SUBSET="+s.row, "GO="+tool)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -191,12 +282,12 @@ func runScript(ctx context.Context, s step, cpus string) error {
 	return cmd.Run()
 }
 
-// lockedGo is a go that one script runs at a time, because all of them write the pages.
+// lockedGo writes a go that one script runs at a time, because all of them write the pages. It is not written while a script may execute it.
 func lockedGo() (string, error) {
 	dir, err := filepath.Abs(stateDir)
 	if err != nil {
 		return "", err
 	}
 	tool := filepath.Join(dir, "go")
-	return tool, os.WriteFile(tool, []byte("#!/bin/sh\nexec flock '"+dir+"/go.lock' go \"$@\"\n"), 0o755)
+	return tool, os.WriteFile(tool, []byte("#!/bin/sh\nexec flock '"+dir+"/go.lock' "+cmp.Or(os.Getenv("GO"), "go")+" \"$@\"\n"), 0o755)
 }

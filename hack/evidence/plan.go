@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/internal/shard"
+	"github.com/hitless/hitless/internal/units"
 )
 
 // step is a script that makes results, or one row of such a script.
@@ -96,8 +99,12 @@ func planned(ctx context.Context, all []step, part shard.Shard, sum string) (wor
 			work = append(work, j)
 		}
 	}
-	slices.SortStableFunc(work, func(a, b job) int { return int((b.left - a.left) / time.Second) })
+	longestFirst(work)
 	return work, nil
+}
+
+func longestFirst(work []job) {
+	slices.SortStableFunc(work, func(a, b job) int { return cmp.Compare(b.left, a.left) })
 }
 
 // planned says what is left of the step in a tree.
@@ -144,29 +151,26 @@ func (s step) mark(sum string) string {
 	return filepath.Join(stateDir, fmt.Sprintf("%s-%s-%.8s", s.name, sum[:12], script))
 }
 
-// atOnce is how many scripts run at a time.
-const atOnce = 2
-
-// end is when jobs end that begin in order, atOnce at a time.
-func end(work []job, now time.Time) time.Time {
-	free := [atOnce]time.Time{now, now}
+// end is when jobs end that begin in order, some at a time.
+func end(work []job, atOnce int, now time.Time) time.Time {
+	free := slices.Repeat([]time.Time{now}, atOnce)
 	for _, j := range work {
-		slices.SortFunc(free[:], time.Time.Compare)
+		slices.SortFunc(free, time.Time.Compare)
 		free[0] = free[0].Add(j.left)
 	}
-	return slices.MaxFunc(free[:], time.Time.Compare)
+	return slices.MaxFunc(free, time.Time.Compare)
 }
 
-func printPlan(work []job, now time.Time) {
+func printPlan(w io.Writer, work []job, atOnce int, now time.Time) {
 	if len(work) == 0 {
-		fmt.Println("all results are of this program")
+		fmt.Fprintln(w, "all results are of this program")
 		return
 	}
-	fmt.Println("To be made, two scripts at a time:")
+	fmt.Fprintf(w, "To be made, %s at a time:\n", units.Plural(atOnce, "script"))
 	for _, j := range work {
-		fmt.Printf("  %-40s %d of %d files, about %s on one CPU\n", j.name, j.missing, j.files, j.left.Round(time.Minute))
+		fmt.Fprintf(w, "  %-40s %d of %d files, about %s on one CPU\n", j.name, j.missing, j.files, j.left.Round(time.Minute))
 	}
-	fmt.Printf("All end at about %s, as is usual on two CPUs.\n", end(work, now).Format("Mon 15:04"))
+	fmt.Fprintf(w, "All end at about %s, as is usual on %s.\n", end(work, atOnce, now).Format("Mon 15:04"), units.Plural(atOnce, "CPU"))
 }
 
 // scripts runs jobs.
@@ -223,5 +227,5 @@ func (s *scripts) ended(j job, err error) {
 	if err != nil {
 		how, s.failed = fmt.Sprintf("failed (%v)", err), append(s.failed, j.name)
 	}
-	s.log(fmt.Sprintf("%s %s; what has not begun ends at about %s", j.name, how, end(s.left, s.now()).Format("15:04")))
+	s.log(fmt.Sprintf("%s %s; what has not begun ends at about %s", j.name, how, end(s.left, len(s.halves), s.now()).Format("15:04")))
 }
