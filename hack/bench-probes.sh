@@ -3,7 +3,7 @@
 # from their modules, once. fortio after 1.68 needs a module that some registries lack. SHORT=1 measures the probe engine alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-trap 'exit 130' INT # the measurement is in a session of its own
+trap 'exit 130' INT # else bash goes on after a program that was interrupted
 tools="${HITLESS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hitless}/tools/fortio-1.68.2+vegeta-12.12.0"
 if [ -n "${SHORT:-}" ]; then
   tools=
@@ -22,6 +22,12 @@ fi
 mkdir -p out/bench
 export HITLESS_BENCH_TOOLS="$tools" HITLESS_BENCH_PROGRAM="$PWD/bin/hitless" HITLESS_BENCH_OUT="$PWD/out/bench/probes.json"
 # The benchmark's session gets priority where that is allowed, so that other work on the machine is not measured too.
-setsid -w bash -c '{ echo -19 > /proc/self/autogroup; } 2>/dev/null || true; exec "$@"' bench \
-  unshare -rnm hack/gotest.sh -count=1 -timeout 5m -tags netns,bench -run '^TestBenchProbes$' ./probes
+# Ctrl-C does not reach the session, and bash waits for a program in the foreground before it runs a trap. A shell starts programs beside it
+# without the signal.
+env --default-signal=INT setsid -w bash -c '{ echo -19 > /proc/self/autogroup; } 2>/dev/null || true; exec "$@"' bench \
+  unshare -rnm hack/gotest.sh -count=1 -timeout 5m -tags netns,bench -run '^TestBenchProbes$' ./probes &
+measurement=$!
+# The session may not have begun yet.
+trap 'kill -INT -- -"$measurement" 2>/dev/null || kill -INT "$measurement" 2>/dev/null || true; wait; exit 130' INT TERM
+wait "$measurement"
 cat "${HITLESS_BENCH_OUT%.json}.md"

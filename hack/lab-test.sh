@@ -30,9 +30,11 @@ bin/hitless build control-plane kube-proxy@v1.37.1 kube-proxy@v1.26.0 kube-proxy
 # Labs on this machine's kernel measure with the real clock: one suite at a time. The VMs begin
 # later: beside them attempts began 90 to 127 ms late in two CI runs, and 50 ms are allowed.
 "${test[@]}" -p 1 -tags lab ./suites/kernels ./suites/selfcheck -ginkgo.label-filter='host && !nightly'
+trap 'exit 130' INT # else bash goes on after tests that were interrupted
 set -m # the suites are a process group of their own
 specs >out/suites.log 2>&1 &
 running=$!
+set +m # Ctrl-C reaches this script only if the other tests are of its process group
 trap 'if kill -0 -- -"$running" 2>/dev/null; then kill -- -"$running"; fi' EXIT # after a failure or Ctrl-C
 SHORT=1 hack/bench-probes.sh
 hack/upstream-e2e-sample.sh

@@ -30,9 +30,11 @@ built control-plane | xargs -I{} ln -s {} "$programs/"
 HITLESS_KUBE_PROXY=$(built kube-proxy@v1.37.1)
 HITLESS_OLD_KUBE_PROXY=$(built kube-proxy@v1.25.3)
 export HITLESS_BINARIES=$programs HITLESS_KUBE_PROXY HITLESS_OLD_KUBE_PROXY
+trap 'exit 130' INT # else bash goes on after tests that were interrupted
 set -m # the tests beside are a process group of their own
 inside ./internal/routing >out/routing.log 2>&1 &
 routing=$!
+set +m # Ctrl-C reaches this script only if the other tests are of its process group
 trap 'if kill -0 -- -"$routing" 2>/dev/null; then kill -- -"$routing"; fi' EXIT # after a failure or Ctrl-C
 others
 status=0
