@@ -29,33 +29,52 @@ fail() { echo "upstream-e2e: $*" >&2; exit 2; }
 bin/hitless build e2e.test@v1.37.1 ginkgo@v2.32.0 kubectl@v1.37.1 >"$out/programs.txt" || fail "building the suite failed"
 program() { awk -F'\t' -v name="$1@" 'index($1, name) == 1 { print $2 }' "$out/programs.txt"; }
 
+# kernelOf prints the kernel of the lab.
+kernelOf() {
+  local guest qemu release version
+  if [ "$kernel" = host ]; then
+    echo "host $(uname -r)"
+    return
+  fi
+  guest=$(bin/hitless build guest --subject "$subject") || return 1
+  release=$(sed -nE 's/^kernel\t.*linux-image-([^_]*)_.*/\1/p' <<<"$guest")
+  qemu=$(qemu-system-x86_64 --version) || return 1
+  version=$(sed -nE '1s/.*version ([0-9.]*).*/\1/p' <<<"$qemu")
+  [ -n "$release" ] && [ -n "$version" ] && echo "vm $release in QEMU $version"
+}
+
 # facts prints the first line of specs.tsv: what made it, for `hitless results check`.
 facts() {
-  local at name programs='' where tools
-  where="host $(uname -r)"
-  [ "$kernel" = host ] || where="vm $(bin/hitless build guest --subject "$subject" 2>/dev/null | sed -nE 's/^kernel\t.*linux-image-([^_]*)_.*/\1/p') in QEMU $(qemu-system-x86_64 --version | sed -nE '1s/.*version ([0-9.]*).*/\1/p')"
-  tools=$(bin/hitless build guest-tools 2>/dev/null | sed -n 's/^\tsha256 //p')
-  bin/hitless build control-plane >>"$out/programs.txt" 2>/dev/null
-  [ "${subject%%@*}" != kube-proxy ] || bin/hitless build "${subject%/*}" >>"$out/programs.txt" 2>/dev/null
+  local at hitless list name programs='' sum tools where
+  where=$(kernelOf) || fail "the kernel of the lab is not known"
+  tools=$(bin/hitless build guest-tools | sed -n 's/^\tsha256 //p') || fail "asking for the digest of the tools failed"
+  [ -n "$tools" ] || fail "\`hitless build guest-tools\` tells no digest"
+  bin/hitless build control-plane >>"$out/programs.txt" || fail "building the control plane failed"
+  if [ "${subject%%@*}" = kube-proxy ]; then bin/hitless build "${subject%/*}" >>"$out/programs.txt" || fail "building ${subject%/*} failed"; fi
+  list=$(grep -v "^$(printf '\t')" "$out/programs.txt") || fail "$out/programs.txt has no program"
   while read -r name at; do
-    programs+="${programs:+,}{\"program\":\"$name\",\"sha256\":\"$(sha256sum <"$at" | cut -d' ' -f1)\"}"
-  done < <(grep -v "^$(printf '\t')" "$out/programs.txt")
+    sum=$(sha256sum <"$at") || fail "the program $name could not be read"
+    programs+="${programs:+,}{\"program\":\"$name\",\"sha256\":\"${sum%% *}\"}"
+  done <<<"$list"
+  hitless=$(bin/hitless version) || fail "\`hitless version\` failed"
   printf '# {"subject":"%s","programSha256":"%s","kernel":"%s","controlPlane":"kube","made":{"started":"%s","programs":[%s],"tools":"%s"}}\n' \
-    "$subject" "$(bin/hitless version | sed 's/.* //')" "$where" "$started" "$programs" "$tools"
+    "$subject" "${hitless##* }" "$where" "$started" "$programs" "$tools"
 }
 
 # keepLogs copies the logs of the lab's programs from the kubelet of a node, which serves those of all nodes.
 keepLogs() {
-  local kubectl at=/api/v1/nodes/node-1/proxy/logs name
+  local kubectl at=/api/v1/nodes/node-1/proxy/logs name names
   kubectl=$(program kubectl)
-  mkdir -p "$out/logs"
-  for name in $("$kubectl" --kubeconfig="$out/kubeconfig" get --raw "$at/" | grep -oE 'href="[^"/]+' | cut -d'"' -f2); do
+  names=$("$kubectl" --kubeconfig="$out/kubeconfig" get --raw "$at/" | grep -oE 'href="[^"/]+' | cut -d'"' -f2) || return 1
+  mkdir -p "$out/logs" || return 1
+  for name in $names; do
     "$kubectl" --kubeconfig="$out/kubeconfig" get --raw "$at/$name" >"$out/logs/$name" || echo "upstream-e2e: the log $name could not be read" >&2
   done
 }
 
 trap 'exit 130' INT # ginkgo ends with the code of a failed spec then
 started=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+made=$(facts) || exit # before the suite, which takes hours
 sets=()
 for s in ${SET-cloud=on}; do sets+=(--set "$s"); done
 up=$(mktemp -u) && mkfifo "$up" "$up.beside"
@@ -94,7 +113,7 @@ if [ ! -s "$out/specs.tsv.new" ]; then
   [ $code = 0 ] || { tail -n 20 "$out/e2e.log" >&2; fail "the suite ended before a spec ran; the end of $out/e2e.log is above"; }
   fail "no spec matches FOCUS=$focus"
 fi
-{ facts; cat "$out/specs.tsv.new"; } >"$out/specs.tsv.whole"
+{ echo "$made"; cat "$out/specs.tsv.new"; } >"$out/specs.tsv.whole"
 mv "$out/specs.tsv.whole" "$out/specs.tsv" # a file of that name is complete
 rm "$out/specs.tsv.new"
 grep -E '^(Ran [0-9]+ of|SUCCESS!|FAIL!|.*\[FAIL\])' "$out/e2e.log" || true

@@ -11,6 +11,39 @@ import (
 	"testing"
 )
 
+// suitePrograms are what programs do that hack/upstream-e2e.sh calls.
+type suitePrograms struct {
+	junit, status string // of ginkgo: the file that it writes, and its exit code
+	kubectl       string
+	build         string // patterns and commands of a shell's case for "build" and its first argument
+}
+
+// upstreamSuite runs hack/upstream-e2e.sh with programs that stand for hitless, ginkgo and kubectl.
+func upstreamSuite(t *testing.T, p suitePrograms) (code int, said, out string) {
+	t.Helper()
+	dir := t.TempDir()
+	out = filepath.Join(dir, "out")
+	text, err := os.ReadFile("../../hack/upstream-e2e.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	played(t, filepath.Join(dir, "hack"), "upstream-e2e.sh", string(text))
+	played(t, dir, "ginkgo", "#!/bin/sh\ncat >"+out+"/junit.xml <<'END'\n"+p.junit+"\nEND\nexit "+p.status+"\n")
+	played(t, dir, "kubectl", "#!/bin/sh\n"+p.kubectl+"\n")
+	played(t, filepath.Join(dir, "bin"), "hitless", `#!/bin/sh
+case "$1 $2" in
+`+p.build+`
+"build e2e.test"*) printf 'e2e.test@v1\t/bin/true\nginkgo@v1\t`+dir+`/ginkgo\nkubectl@v1\t`+dir+`/kubectl\n' ;;
+"build guest-tools") printf 'tools\n\tsha256 abc\n' ;;
+"version "*) echo "hitless v1 go1 def" ;;
+"lab up") touch "`+out+`/begun"; exec env --default-signal=INT sh -c 'echo "the lab is up"; exec sleep 600' ;; # shells start it without; the signal may come at once
+"lab shell") shift 5; exec "$@" ;;
+esac
+`)
+	code, said = script(t, filepath.Join(dir, "hack", "upstream-e2e.sh"), "FOCUS=x", "KERNEL=host", "OUT="+out)
+	return code, said, out
+}
+
 // Upstream's suite in which no spec ran is no failed spec: the script says why, and leaves no result. Its results are those of the specs that ran.
 func TestUpstreamSuitesWithoutASpecAreNoResult(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -30,23 +63,7 @@ func TestUpstreamSuitesWithoutASpecAreNoResult(t *testing.T) {
 		"a failure":   {passed + "\n" + failed, "1", 1, "", "passed\t1\tb\nfailed\t2\tc\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			out := filepath.Join(dir, "out")
-			text, err := os.ReadFile("../../hack/upstream-e2e.sh")
-			if err != nil {
-				t.Fatal(err)
-			}
-			played(t, filepath.Join(dir, "hack"), "upstream-e2e.sh", string(text))
-			played(t, dir, "ginkgo", "#!/bin/sh\ncat >"+out+"/junit.xml <<'END'\n"+c.junit+"\nEND\nexit "+c.status+"\n")
-			played(t, dir, "kubectl", "#!/bin/sh\nexit 0\n")
-			played(t, filepath.Join(dir, "bin"), "hitless", `#!/bin/sh
-case "$1 $2" in
-"build e2e.test"*) printf 'e2e.test@v1\t/bin/true\nginkgo@v1\t`+dir+`/ginkgo\nkubectl@v1\t`+dir+`/kubectl\n' ;;
-"lab up") exec env --default-signal=INT sh -c 'echo "the lab is up"; exec sleep 600' ;; # shells start it without; the signal may come at once
-"lab shell") shift 5; exec "$@" ;;
-esac
-`)
-			code, said := script(t, filepath.Join(dir, "hack", "upstream-e2e.sh"), "FOCUS=x", "KERNEL=host", "OUT="+out)
+			code, said, out := upstreamSuite(t, suitePrograms{junit: c.junit, status: c.status})
 			if code != c.code || !strings.Contains(said, c.want) {
 				t.Errorf("exit code %d, want %d and %q:\n%s", code, c.code, c.want, said)
 			}
@@ -104,5 +121,60 @@ exit `+fmt.Sprint(c.code)+"\n")
 				t.Errorf("the log of upstream: %q (%v)", lines, err)
 			}
 		})
+	}
+}
+
+// The suite takes hours: what its result must tell is known before it begins. A failure says what is missing.
+func TestUpstreamSuitesKnowWhatMadeThemBeforeTheyBegin(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the script needs programs of Linux")
+	}
+	const passed = `<testcase name="[It] b" status="passed" time="1.5">`
+	for name, c := range map[string]struct{ build, want string }{
+		"all is known":       {"", ""},
+		"no tools":           {`"build guest-tools") exit 1 ;;`, "asking for the digest of the tools failed"},
+		"tools of no digest": {`"build guest-tools") echo tools ;;`, "tells no digest"},
+		"no control plane":   {`"build control-plane") echo no module >&2; exit 1 ;;`, "no module\nupstream-e2e: building the control plane failed"},
+		"no proxy":           {`"build kube-proxy@v1.37.1") exit 1 ;;`, "building kube-proxy@v1.37.1 failed"},
+		"a lost program":     {`"build control-plane") printf 'etcd@v1\t/nowhere\n' ;;`, "the program etcd@v1 could not be read"},
+		"no version":         {`"version ") exit 1 ;;`, "hitless version"},
+	} {
+		code, said, out := upstreamSuite(t, suitePrograms{junit: passed, status: "0", build: c.build})
+		_, err := os.Stat(filepath.Join(out, "begun"))
+		if begun := err == nil; (code == 2) != (c.want != "") || begun != (c.want == "") || !strings.Contains(said, c.want) {
+			t.Errorf("%s: exit code %d, the lab began: %v, want %q:\n%s", name, code, begun, c.want, said)
+		}
+		if specs, err := os.ReadFile(filepath.Join(out, "specs.tsv")); c.want == "" && (err != nil || !strings.HasPrefix(string(specs), `# {"subject":"kube-proxy@v1.37.1/nftables","programSha256":"def"`) ||
+			!strings.Contains(string(specs), `"tools":"abc"`) || strings.Count(string(specs), `"sha256":"`) != 3) {
+			t.Errorf("%s: %s (%v)", name, specs, err)
+		}
+	}
+}
+
+// After a failed spec the logs of the lab's programs are kept. The script says so if there are none.
+func TestUpstreamSuitesKeepLogs(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the script needs programs of Linux")
+	}
+	const lost = "the logs of the lab's programs could not be read"
+	for name, c := range map[string]struct {
+		kubectl string
+		kept    map[string]string
+		want    string
+	}{
+		"all":         {`case "$*" in */) echo '<a href="a.log">a.log</a><a href="b.log">b.log</a>' ;; *) echo "of ${0##*/} $*" ;; esac`, map[string]string{"a.log": "logs/a.log", "b.log": "logs/b.log"}, ""},
+		"one is lost": {`case "$*" in */) echo '<a href="a.log">a.log</a><a href="b.log">b.log</a>' ;; */a.log) exit 1 ;; *) echo "of $*" ;; esac`, map[string]string{"b.log": "logs/b.log"}, "the log a.log could not be read"},
+		"no kubelet":  {"exit 1", nil, lost},
+		"no log":      {"echo nothing", nil, lost},
+	} {
+		code, said, out := upstreamSuite(t, suitePrograms{junit: `<testcase name="[It] c" status="failed" time="2">`, status: "1", kubectl: c.kubectl})
+		if code != 1 || !strings.Contains(said, c.want) || strings.Contains(said, lost) != (c.want == lost) {
+			t.Errorf("%s: exit code %d, want %q:\n%s", name, code, c.want, said)
+		}
+		for log, want := range c.kept {
+			if text, err := os.ReadFile(filepath.Join(out, "logs", log)); err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("%s: %s has %q: %v", name, log, text, err)
+			}
+		}
 	}
 }
