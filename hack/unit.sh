@@ -8,11 +8,12 @@ packages=$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestIm
 random=$(awk '/pgregory.net\/rapid/ {print $1}' <<<"$packages")
 others=$(awk '!/pgregory.net\/rapid/ {print $1}' <<<"$packages")
 if [ "${1:-}" = explore ]; then
+  fuzz=$(git grep -oE '^func Fuzz[A-Za-z0-9]+' -- '*_test.go' | sed 's/func //') || { echo "git grep finds no fuzz test" >&2; exit 1; }
   # shellcheck disable=SC2086 # one argument for each package
   "${test[@]}" -count=1 -timeout 60m $random -rapid.checks="${CHECKS:-5000}"
   while IFS=: read -r file name; do
     "${test[@]}" -run '^$' -fuzz "^$name\$" -fuzztime "${FUZZTIME:-1m}" "./$(dirname "$file")"
-  done < <(git grep -oE '^func Fuzz[A-Za-z0-9]+' -- '*_test.go' | sed 's/func //')
+  done <<<"$fuzz"
   exit
 fi
 # shellcheck disable=SC2086
