@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/tools/go/packages"
@@ -51,9 +52,12 @@ func check(dir, platform string, out io.Writer) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if len(found) == 0 {
+		return 0, fmt.Errorf("no package is %s", strings.Join(patterns, " or "))
+	}
 	seen := map[string]bool{}
 	packages.Visit(found, nil, func(p *packages.Package) {
-		if p.Module == nil || !p.Module.Main || strings.HasSuffix(p.ID, ".test") { // generated mains of tests are in the build cache
+		if foreign(p) || strings.HasSuffix(p.ID, ".test") { // generated mains of tests are in the build cache
 			return
 		}
 		for _, e := range p.Errors {
@@ -66,6 +70,15 @@ func check(dir, platform string, out io.Writer) (int, error) {
 	return len(seen), nil
 }
 
+// foreign reports whether a package is of another module or of the standard library, whose functions have no bodies here. A package that cannot be
+// found has neither a module nor files.
+func foreign(p *packages.Package) bool {
+	if p.Module != nil {
+		return !p.Module.Main
+	}
+	return len(p.GoFiles) > 0
+}
+
 // parse leaves out the bodies of functions of other modules: only their types are needed.
 func parse(dir string) func(*token.FileSet, string, []byte) (*ast.File, error) {
 	own, err := os.Getwd()
@@ -74,7 +87,7 @@ func parse(dir string) func(*token.FileSet, string, []byte) (*ast.File, error) {
 	}
 	return func(files *token.FileSet, name string, text []byte) (*ast.File, error) {
 		f, err := parser.ParseFile(files, name, text, parser.SkipObjectResolution)
-		if f != nil && !strings.HasPrefix(name, own) {
+		if f != nil && !strings.HasPrefix(name, own+string(filepath.Separator)) {
 			for _, d := range f.Decls {
 				if fn, is := d.(*ast.FuncDecl); is {
 					fn.Body = nil
