@@ -115,7 +115,7 @@ verify-runs: packages build ## verify runs of many scenarios with their packets,
 	@hack/verify.sh
 
 museum: packages build ## run each bug of the museum against a version with it and one without, on SEEDS=4 seeds, for docs/results/museum.md (four hours after the builds); answers that tell something and are of the entry as it is now are not run again, with STALE=1 only those of this program; SUBSET=k8s-134147; SUBJECTS=kube-proxy@v1.37.1/ipvs,bundled runs the bugs against these instead, for docs/results/museum-subjects.md; SUBJECTS=versions searches the versions with each bug (two hours)
-	@status=0; $(GO) run ./hack/museum || status=$$?; $(GO) run ./hack/docs && exit $$status
+	@hack/museum.sh
 
 kill-score: packages build ## run the conformance suite against proxies with one defect each for docs/results/kill-score.md (three hours); continues; fails when one survives; SUBSET=ignore-udp,flush
 	@hack/kill-score.sh

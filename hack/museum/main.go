@@ -1,23 +1,21 @@
 // Command museum runs each bug of the museum against a version that has it and one that does not, on several seeds, and writes the answers
-// to docs/results/museum. Answers that exist are not run again, unless FORCE=1, or they cannot tell, or the entry had another subject, other
-// parameters or another trigger, or with STALE=1 another program than bin/hitless made them.
-// SUBJECTS=kube-proxy@v1.37.1/ipvs,bundled runs the bugs against these subjects instead, on seed 1, where they are not the bug's specimens.
-// SUBJECTS=kept runs each bug against the subjects of which docs/results/museum-subjects has an answer. SUBJECTS=versions searches the versions of
-// kube-proxy with each bug whose answers do not tell them, among the first releases of the minor versions.
-// SUBSET=k8s-134147,k8s-80403 runs only these bugs, and SEEDS=2 only the first two seeds. JUDGE=1 judges the records in out/results/museum again
-// instead of running. PICTURES=1 also draws the runs of seed 1 in scenarios/museum/pictures, which are part of the program: it is another one
-// then. The exit code is 1 if an answer is not the expected one.
+// to docs/results/museum. Answers that exist are not run again, unless with -force, or they cannot tell, or the entry had another subject, other
+// parameters or another trigger, or with -stale another program than bin/hitless made them.
+// -subjects kube-proxy@v1.37.1/ipvs,bundled runs the bugs against these subjects instead, on seed 1, where they are not the bug's specimens.
+// -subjects kept runs each bug against the subjects of which docs/results/museum-subjects has an answer. -subjects versions searches the versions
+// of kube-proxy with each bug whose answers do not tell them, among the first releases of the minor versions.
+// It is run from the top of the tree, by hack/museum.sh, which then writes the pages. Exit codes: 0 all answers are the expected ones, 1 one is
+// not, 2 wrong usage or environment, 3 a run cannot tell, 130 interrupted.
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,58 +30,117 @@ const (
 	pictures = "scenarios/museum/pictures"
 	recorded = "scenarios/museum/recorded"
 	folders  = "out/results/museum"
+	hitless  = "bin/hitless"
 	atOnce   = 2
 )
 
+// options are what a call asks for.
+type options struct {
+	entries         []museum.Entry
+	subjects        string // empty for the specimens
+	seeds           int
+	stale, force    bool
+	judge, pictures bool   // judge records instead of running; draw the runs of seed 1
+	program         string // that must have made the answers, by its SHA-256; empty for any
+}
+
+// exitError is an error with the exit code of the command; that of others is 2.
+type exitError struct {
+	code int
+	error
+}
+
+// errInterrupted is the error of a call that a signal ended.
+var errInterrupted = errors.New("interrupted; the same command continues")
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := examine(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	code, err := command(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "museum:", err)
 	}
+	os.Exit(code)
+}
+
+// command is the command. It returns the exit code.
+func command(ctx context.Context, args []string) (code int, err error) {
+	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0, nil
+	}
+	if err == nil {
+		err = o.examine(ctx)
+	}
+	var exit exitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.Is(err, errInterrupted):
+		return 130, err
+	case ctx.Err() != nil:
+		return 130, errInterrupted
+	case errors.As(err, &exit):
+		return exit.code, err
+	}
+	return 2, err
+}
+
+// parse reads the flags.
+func parse(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("museum", flag.ContinueOnError)
+	subset := flags.String("subset", "", "only these `BUGS`, separated by commas")
+	flags.StringVar(&o.subjects, "subjects", "", "run the bugs against these `SUBJECTS` instead, or those that are "+kept+", or search their "+versions)
+	flags.IntVar(&o.seeds, "seeds", 4, "run the first `N` seeds")
+	flags.BoolVar(&o.stale, "stale", false, "run again what another program than "+hitless+" answered")
+	flags.BoolVar(&o.force, "force", false, "run all again")
+	flags.BoolVar(&o.judge, "judge", false, "judge the records in "+folders+" again instead of running")
+	flags.BoolVar(&o.pictures, "pictures", false, "draw the runs of seed 1 in "+pictures+", which are part of the program: it is another one then")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("%q is no flag; -help lists them", flags.Args())
+	}
+	if o.seeds < 1 || o.seeds > 100 {
+		return o, fmt.Errorf("%d seeds: give a number from 1 to 100", o.seeds)
+	}
+	o.entries, err = bugs.Select(*subset)
+	return o, err
 }
 
 // examine runs what is missing and checks all answers of the chosen bugs.
-func examine(ctx context.Context) error {
-	entries, err := bugs.Select(os.Getenv("SUBSET"))
+func (o options) examine(ctx context.Context) error {
+	sum, err := cache.Sha256(ctx, hitless)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; `make build` builds it", err)
 	}
-	program := ""
-	if os.Getenv("STALE") != "" {
-		if program, err = cache.Sha256(ctx, "bin/hitless"); err != nil {
-			return err
-		}
+	if o.stale {
+		o.program = sum
 	}
-	switch subjects := os.Getenv("SUBJECTS"); subjects {
+	switch o.subjects {
 	case "":
-		return examineSpecimens(ctx, entries, program)
+		return o.examineSpecimens(ctx)
 	case versions:
-		return examineVersions(ctx, entries)
-	default:
-		return examineOthers(ctx, entries, strings.Split(subjects, ","), program)
+		return o.examineVersions(ctx)
 	}
+	return o.examineOthers(ctx, strings.Split(o.subjects, ","))
 }
 
-func examineSpecimens(ctx context.Context, entries []museum.Entry, program string) error {
-	seeds, err := strconv.Atoi(cmp.Or(os.Getenv("SEEDS"), "4"))
-	if err != nil || seeds < 1 || seeds > 100 {
-		return fmt.Errorf("SEEDS=%s: give a number from 1 to 100", os.Getenv("SEEDS"))
-	}
-	files, err := openAll(entries, bugs.File)
+func (o options) examineSpecimens(ctx context.Context) error {
+	files, err := openAll(o.entries, bugs.File)
 	if err != nil {
 		return err
 	}
-	if err := runAll(ctx, missing(files, specimensOf(entries, seeds), program), files); err != nil {
+	if err := o.runAll(ctx, o.missing(files, specimensOf(o.entries, o.seeds)), files); err != nil {
 		return err
 	}
 	var wrong []string
-	for _, e := range entries {
-		wrong = append(wrong, files[e.ID].wrong(e, seeds)...)
+	for _, e := range o.entries {
+		wrong = append(wrong, files[e.ID].wrong(e, o.seeds)...)
 	}
 	if len(wrong) > 0 {
-		return errors.New(strings.Join(wrong, "\n"))
+		return exitError{1, errors.New(strings.Join(wrong, "\n"))}
 	}
 	return nil
 }
@@ -92,13 +149,13 @@ func examineSpecimens(ctx context.Context, entries []museum.Entry, program strin
 const kept = "kept"
 
 // examineOthers runs the bugs against other subjects. Any answer is a result, but one that cannot tell.
-func examineOthers(ctx context.Context, entries []museum.Entry, names []string, program string) error {
-	files, err := openAll(entries, bugs.OthersFile)
+func (o options) examineOthers(ctx context.Context, names []string) error {
+	files, err := openAll(o.entries, bugs.OthersFile)
 	if err != nil {
 		return err
 	}
 	var all []task
-	for _, e := range entries {
+	for _, e := range o.entries {
 		of := names
 		if slices.Equal(names, []string{kept}) {
 			of = files[e.ID].subjects()
@@ -109,8 +166,8 @@ func examineOthers(ctx context.Context, entries []museum.Entry, names []string, 
 		}
 		all = append(all, tasks...)
 	}
-	left := missing(files, all, program)
-	if err := runAll(ctx, left, files); err != nil {
+	left := o.missing(files, all)
+	if err := o.runAll(ctx, left, files); err != nil {
 		return err
 	}
 	var unknown []string
@@ -120,7 +177,7 @@ func examineOthers(ctx context.Context, entries []museum.Entry, names []string, 
 		}
 	}
 	if len(unknown) > 0 {
-		return errors.New(strings.Join(unknown, "\n"))
+		return exitError{3, errors.New(strings.Join(unknown, "\n"))}
 	}
 	return nil
 }
@@ -138,10 +195,10 @@ func openAll(entries []museum.Entry, path func(top, id string) string) (map[stri
 	return files, nil
 }
 
-// missing returns the tasks without an answer of the program, of any if that is empty.
-func missing(files map[string]*file, all []task, program string) (left []task) {
+// missing returns the tasks without an answer of the program.
+func (o options) missing(files map[string]*file, all []task) (left []task) {
 	for _, t := range all {
-		if os.Getenv("FORCE")+os.Getenv("JUDGE") != "" || !files[t.entry.ID].has(t, program) {
+		if o.force || o.judge || !files[t.entry.ID].has(t, o.program) {
 			left = append(left, t)
 		}
 	}
@@ -149,9 +206,9 @@ func missing(files map[string]*file, all []task, program string) (left []task) {
 }
 
 // runAll runs the tasks and keeps their answers.
-func runAll(ctx context.Context, tasks []task, files map[string]*file) error {
+func (o options) runAll(ctx context.Context, tasks []task, files map[string]*file) error {
 	return inTurn(ctx, tasks, task.name, func(t task) (string, func() error) {
-		b, err := t.run(ctx)
+		b, err := t.run(ctx, o)
 		return string(b.Answer), func() error {
 			if err == nil {
 				err = files[t.entry.ID].add(t, b)
@@ -173,8 +230,14 @@ func inTurn[T any](ctx context.Context, pieces []T, name func(T) string, do func
 			for piece := range queue {
 				ended, keep := do(piece)
 				mu.Lock()
-				if err := keep(); err != nil {
-					failed = append(failed, fmt.Errorf("%s: %w", name(piece), err))
+				err := keep()
+				if err != nil && ctx.Err() != nil { // a program that was interrupted tells nothing else
+					fmt.Printf("%s was interrupted\n", name(piece))
+					mu.Unlock()
+					continue
+				}
+				if err != nil {
+					ended, failed = "failed", append(failed, fmt.Errorf("%s: %w", name(piece), err))
 				}
 				done++
 				left := time.Since(begun) / time.Duration(done) * time.Duration(len(pieces)-done)
@@ -193,5 +256,8 @@ func inTurn[T any](ctx context.Context, pieces []T, name func(T) string, do func
 	}
 	close(queue)
 	wait.Wait()
-	return errors.Join(append(failed, ctx.Err())...)
+	if ctx.Err() != nil {
+		failed = append(failed, errInterrupted)
+	}
+	return errors.Join(failed...)
 }

@@ -17,8 +17,6 @@ func resultOf(t task, answer museum.Answer) run.BugResult {
 
 // A run is done when its answer tells something about the entry as it is now. All others are made again.
 func TestAnInterruptedCallContinues(t *testing.T) {
-	t.Setenv("FORCE", "")
-	t.Setenv("JUDGE", "")
 	for _, id := range []string{"k8s-102314", "k8s-134147"} { // a scenario with parameters of its specimens, and a timeline
 		e, err := museum.Find(id)
 		if err != nil {
@@ -42,7 +40,7 @@ func TestAnInterruptedCallContinues(t *testing.T) {
 			b := resultOf(first, museum.Seen)
 			c.change(&b)
 			f.Bad = []run.BugResult{b}
-			left := missing(map[string]*file{id: f}, specimensOf([]museum.Entry{e}, 1), "")
+			left := options{}.missing(map[string]*file{id: f}, specimensOf([]museum.Entry{e}, 1))
 			again := slices.ContainsFunc(left, func(t task) bool { return t.kind == bad })
 			if again == c.done || len(left) == 0 {
 				t.Errorf("%s, %s: runs again: %t", id, name, again)

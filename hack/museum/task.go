@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/lab/subject"
@@ -75,21 +76,21 @@ func tasksOn(ctx context.Context, e museum.Entry, subjects []string, seed int64)
 }
 
 // run runs one specimen, or judges its record again, and returns the answer.
-func (t task) run(ctx context.Context) (b run.BugResult, err error) {
+func (t task) run(ctx context.Context, o options) (b run.BugResult, err error) {
 	out := filepath.Join(folders, t.name())
-	if os.Getenv("JUDGE") != "" {
+	if o.judge {
 		b, err = answer(ctx, "museum", "judge", t.entry.ID, out, "--json")
 		b.Set = t.specimen.Set
 	} else {
 		b, err = t.runAnew(ctx, out)
 	}
 	if err == nil && b.Answer == museum.CannotTell && b.ProgramSha256 == "" {
-		return b, fmt.Errorf("the run has no record, and its answer is not kept: %s", strings.Join(b.Reasons, "; "))
+		return b, exitError{3, fmt.Errorf("the run has no record, and its answer is not kept: %s", strings.Join(b.Reasons, "; "))}
 	}
 	if err == nil && b.Answer != museum.DoesNotApply {
 		b.Made, err = record.MadeIn(os.DirFS(out))
 	}
-	if err == nil && t.kind == bad && b.Answer == museum.Seen && t.seed == 1 && os.Getenv("PICTURES") != "" {
+	if err == nil && t.kind == bad && b.Answer == museum.Seen && t.seed == 1 && o.pictures {
 		err = draw(ctx, t.entry, out)
 	}
 	return b, err
@@ -115,7 +116,7 @@ func answer(ctx context.Context, args ...string) (b run.BugResult, err error) {
 
 // output runs hitless. The error of an exit code other than 0 has the last line of stderr.
 func output(ctx context.Context, args ...string) (stdout []byte, err error) {
-	cmd := exec.CommandContext(ctx, "bin/hitless", args...)
+	cmd := exec.CommandContext(ctx, hitless, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -128,18 +129,19 @@ func output(ctx context.Context, args ...string) (stdout []byte, err error) {
 
 // draw writes the picture of a run with the bug, and its timeline if the entry has none of its own.
 func draw(ctx context.Context, e museum.Entry, dir string) error {
-	picture, err := exec.CommandContext(ctx, "bin/hitless", "report", "--format", "lanes", dir).Output()
+	picture, err := exec.CommandContext(ctx, hitless, "report", "--format", "lanes", dir).Output()
 	if err != nil {
 		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 { // 1 is the verdict of the run
 			return fmt.Errorf("drawing %s: %w", dir, err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(pictures, e.ID+".txt"), picture, 0o644); err != nil {
-		return err
-	}
+	drawn := []cache.File{{Name: filepath.Join(pictures, e.ID+".txt"), Data: picture}}
 	steps, err := fs.ReadFile(os.DirFS(filepath.Join(dir, record.HistoryDir)), record.TimelineFile)
-	if err != nil || len(steps) == 0 || e.Timeline != nil { // runs of some scenarios write none
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(recorded, e.ID+".timeline"), steps, 0o644)
+	if len(steps) > 0 && e.Timeline == nil { // runs of some scenarios write none
+		drawn = append(drawn, cache.File{Name: filepath.Join(recorded, e.ID+".timeline"), Data: steps})
+	}
+	return cache.WriteFiles(".", drawn)
 }

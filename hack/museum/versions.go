@@ -26,23 +26,23 @@ const versions = "versions"
 
 // examineVersions searches the versions of each bug among the first releases, and keeps the answers of the versions that it ran. A bug whose
 // versions are known is not searched again. A search that ends with an error keeps what it ran, and does not stop the others.
-func examineVersions(ctx context.Context, entries []museum.Entry) error {
-	others, err := openAll(entries, bugs.OthersFile)
+func (o options) examineVersions(ctx context.Context) error {
+	others, err := openAll(o.entries, bugs.OthersFile)
 	if err != nil {
 		return err
 	}
-	specimens, err := openAll(entries, bugs.File)
+	specimens, err := openAll(o.entries, bugs.File)
 	if err != nil {
 		return err
 	}
 	var searches []museum.Entry
-	for _, e := range entries {
+	for _, e := range o.entries {
 		bad, err := subject.Read(ctx, e.Bad.Subject)
 		if err != nil {
 			return err
 		}
 		// The tables of versions have no flags: a version with them is another subject.
-		if searched := bad.Version != "" && len(bad.Flags) == 0; searched && (os.Getenv("FORCE") != "" || !bounded(e, bad, specimens[e.ID], others[e.ID])) {
+		if searched := bad.Version != "" && len(bad.Flags) == 0; searched && (o.force || !bounded(e, bad, specimens[e.ID], others[e.ID])) {
 			searches = append(searches, e)
 		}
 	}
@@ -52,7 +52,8 @@ func examineVersions(ctx context.Context, entries []museum.Entry) error {
 	})
 }
 
-// search runs `hitless museum bisect`, which prints the runs that it made also when one of them cannot tell.
+// search runs `hitless museum bisect`, which prints the runs that it made also when one of them cannot tell. Answers that do not tell what made them
+// are left out.
 func search(ctx context.Context, e museum.Entry) (a run.Affected, err error) {
 	out := filepath.Join(folders, "bisect-"+e.ID)
 	if err := os.RemoveAll(out); err != nil {
@@ -67,8 +68,12 @@ func search(ctx context.Context, e museum.Entry) (a run.Affected, err error) {
 		if parseErr == nil {
 			a.Runs[i].Made, parseErr = record.MadeIn(os.DirFS(filepath.Join(out, s.Version)))
 		}
+		if parseErr == nil && a.Runs[i].Made == nil {
+			parseErr = fmt.Errorf("%s has no %s, and its answer is not kept", filepath.Join(out, s.Version), record.HostFile)
+		}
 		err = errors.Join(err, parseErr)
 	}
+	a.Runs = slices.DeleteFunc(a.Runs, func(b run.BugResult) bool { return b.Made == nil })
 	return a, err
 }
 

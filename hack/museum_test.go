@@ -1,0 +1,27 @@
+package hack_test
+
+import (
+	"strconv"
+	"testing"
+)
+
+// The script of the museum passes what the call asks for, and its exit code, and writes the pages also after a wrong answer.
+func TestTheMuseumGetsItsFlags(t *testing.T) {
+	for name, c := range map[string]struct {
+		variables []string
+		code      string
+		flags     string
+	}{
+		"nothing":   {nil, "0", "-subset  -seeds 4 -subjects \n"},
+		"all":       {[]string{"SUBSET=a,b", "SEEDS=2", "SUBJECTS=kept", "STALE=1", "FORCE=1", "JUDGE=1", "PICTURES=1"}, "1", "-subset a,b -seeds 2 -subjects kept -stale -force -judge -pictures\n"},
+		"interrupt": {nil, "130", "-subset  -seeds 4 -subjects \n"},
+	} {
+		s := newTree(t, "museum.sh", map[string]string{
+			"go": "echo \"$1\" >>calls\nif [ \"$1\" = build ]; then mkdir -p out/museum; cp program \"$3\"; fi\n"})
+		s.write("program", "#!/bin/sh\necho \"$@\" >>flags\nexit "+c.code+"\n")
+		code, out := s.run(append([]string{"SEEDS=", "SUBJECTS=", "JUDGE=", "PICTURES="}, c.variables...), "museum.sh")
+		if got := s.read("flags"); c.code != strconv.Itoa(code) || got != c.flags || s.read("calls") != "build\nrun\n" {
+			t.Errorf("%s: exit code %d, flags %q, calls %q\n%s", name, code, got, s.read("calls"), out)
+		}
+	}
+}
