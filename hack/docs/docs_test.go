@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -117,6 +118,23 @@ func TestPictureShowsCommittedRun(t *testing.T) {
 	for _, word := range []string{"rollout 1<", "pod on node-1 terminating", "load balancer: node-2<", strconv.Itoa(r.Totals.Dropped) + " of ", `class="dropped"`} {
 		if !strings.Contains(string(svg), word) {
 			t.Errorf("the picture lacks %q", word)
+		}
+	}
+}
+
+// A page is replaced in one step: who has the old file open reads it to its end.
+func TestPagesAreReplacedInOneStep(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "a.md"), filepath.Join(dir, "old")
+	if err := errors.Join(os.WriteFile(file, []byte("old"), 0o644), os.Link(file, link)); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(dir, []page{{"a.md", []byte("new")}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{file: "new", link: "old"} {
+		if text, err := os.ReadFile(name); err != nil || string(text) != want {
+			t.Errorf("%s has %q, want %q: %v", name, text, want, err)
 		}
 	}
 }

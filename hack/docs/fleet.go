@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/probes/fleet"
 	"github.com/hitless/hitless/record"
 )
@@ -70,11 +71,7 @@ func number(n float64) string {
 	if n != math.Trunc(n) {
 		return strconv.FormatFloat(n, 'f', 1, 64)
 	}
-	text := strconv.FormatFloat(n, 'f', 0, 64)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
+	return units.Thousands(int(n))
 }
 
 // size formats bytes with a decimal unit.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/reports"
@@ -145,7 +146,7 @@ func write(top string, pages []page) error {
 		if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, p.text) {
 			continue
 		}
-		if err := os.WriteFile(file, p.text, 0o644); err != nil {
+		if err := cache.WriteFile(file, p.text); err != nil {
 			return err
 		}
 		fmt.Println(p.file)

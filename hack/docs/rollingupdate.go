@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/cache"
 	"github.com/hitless/hitless/internal/results"
 	"github.com/hitless/hitless/internal/units"
 	"github.com/hitless/hitless/record"
@@ -63,8 +63,10 @@ func takeRollingRun(top, from, proxy string) error {
 		return err
 	}
 	to := filepath.Join(top, rollingDir)
-	return errors.Join(os.MkdirAll(to, 0o755), os.WriteFile(filepath.Join(to, "hitless.json"), append(data, '\n'), 0o644),
-		os.WriteFile(filepath.Join(to, "upstream.log"), log, 0o644))
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	return cache.WriteFiles(to, []cache.File{{Name: "hitless.json", Data: append(data, '\n')}, {Name: "upstream.log", Data: log}})
 }
 
 // rollingUpdate is one of the spec's updates, by upstream's own count.
@@ -117,6 +119,9 @@ func (r *rollingRun) readUpstream(log []byte) error {
 	}
 	if len(r.updates) == 0 {
 		return fmt.Errorf("it has no rolling update")
+	}
+	if i := slices.IndexFunc(r.updates, func(u rollingUpdate) bool { return u.to == 0 }); i >= 0 {
+		return fmt.Errorf("update %d has no count of its requests", i+1)
 	}
 	return lines.Err()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,7 @@ func TestReadUpstream(t *testing.T) {
 		"a count before":   "the watch began at 2026-11-27T17:00:00Z\nI1127 17:01:10.5 1 x.go:1] Network errors: 1\n",
 		"no number":        upstreamLog + "I1127 17:02:10.500000 1 x.go:1] Network errors: some\n",
 		"no line of klog":  upstreamLog + "hello\n",
+		"no summary":       upstreamLog + "I1127 17:03:10.600000 1 x.go:1] Update daemon pods environment: x\n",
 		"no time of a day": upstreamLog + "I1127 noon 1 x.go:1] Network errors: 1\n",
 	} {
 		if err := new(rollingRun).readUpstream([]byte(damaged)); err == nil {
@@ -109,6 +111,42 @@ func TestTakeRollingRun(t *testing.T) {
 		}
 		if taken && (r.hitless.Dropped != dropped || explained != dropped || len(r.updates) != 2) {
 			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// The results of a run replace the old ones together: who has an old file open reads it to its end.
+func TestARollingRunIsTakenInOneStep(t *testing.T) {
+	report, err := os.ReadFile(filepath.Join(top, picturedReport))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := t.TempDir(), t.TempDir()
+	dir := filepath.Join(to, rollingDir)
+	for name, text := range map[string]string{
+		filepath.Join(from, "upstream.log"):         upstreamLog,
+		filepath.Join(from, "watch", "report.json"): strings.Replace(string(report), `"name": "tcp-new"`, `"name": "x/test-lb-rolling-update"`, 1),
+		filepath.Join(dir, "hitless.json"):          "old",
+		filepath.Join(dir, "upstream.log"):          "old",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"hitless.json", "upstream.log"} {
+		if err := os.Link(filepath.Join(dir, name), filepath.Join(to, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := takeRollingRun(to, from, "kube-proxy v1.25.3/iptables"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"hitless.json", "upstream.log"} {
+		if text, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(text) != "old" {
+			t.Errorf("%s was changed in its place: %q, %v", name, text, err)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) == "old" {
+			t.Errorf("%s is not replaced: %v", name, err)
 		}
 	}
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -37,11 +36,11 @@ func pinAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(write("packages.txt", "The packages of guests", packages),
-		write("compiler.txt", "More packages of guests with a compiler for BPF", compiler), write("pods.txt", "The packages of images of pods", pods))
+	return cache.WriteFiles(filepath.Join("lab", "tools"), []cache.File{list("packages.txt", "The packages of guests", packages),
+		list("compiler.txt", "More packages of guests with a compiler for BPF", compiler), list("pods.txt", "The packages of images of pods", pods)})
 }
 
-func write(name, what, text string) error {
-	return cache.WriteFile(filepath.Join("lab", "tools", name), []byte("# "+what+", of "+tools.Suite+" without security updates. `make guest-tools` writes this file.\n"+
-		"# NAME VERSION ARCHITECTURE SHA256 PATH\n"+text))
+func list(name, what, text string) cache.File {
+	return cache.File{Name: name, Data: []byte("# " + what + ", of " + tools.Suite + " without security updates. `make guest-tools` writes this file.\n" +
+		"# NAME VERSION ARCHITECTURE SHA256 PATH\n" + text)}
 }
