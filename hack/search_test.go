@@ -23,7 +23,7 @@ func TestSearchesForFilesMustFind(t *testing.T) {
 		for command, found := range c.found {
 			git += command + ") echo '" + found + "' ;;\n"
 		}
-		s := newTree(t, c.script, map[string]string{"git": git + "grep) exit 1 ;;\nesac\n", "go": "echo go \"$@\" >>calls\n", "gofmt": ""})
+		s := newTree(t, c.script, map[string]string{"git": git + "grep) exit 1 ;;\nesac\n", "go": "echo go \"$@\" >>calls\n", "gofmt": "", "shellcheck": ""})
 		s.write("hack/gotest.sh", "#!/bin/sh\necho gotest \"$@\" >>calls\n")
 		for _, dir := range []string{"deploy/image", "deploy/foreign"} {
 			s.write(dir+"/go.mod", "")
