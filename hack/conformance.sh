@@ -40,4 +40,4 @@ for i in "${!missing[@]}"; do
   fi
 done
 ${GO:-go} run ./hack/docs
-[ ${#failed[@]} -eq 0 ] || { echo "no result of ${failed[*]}" >&2; exit 1; }
+[ ${#failed[@]} -eq 0 ] || { echo "no result of ${failed[*]}; again with SUBSET=$(IFS=,; echo "${failed[*]}")" >&2; exit 1; }
