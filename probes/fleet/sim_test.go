@@ -22,18 +22,46 @@ const simRate = 10
 // sim simulates a fleet: workers with wrong clocks that are killed, restarted and stopped, and a network that loses, cuts off and delays
 // requests and answers. The journals and the collector are real.
 type sim struct {
-	rt      *rapid.T
+	t       interface{ Fatal(...any) }
 	random  *rand.Rand // for the collector's goroutines
 	clock   time.Duration
 	workers []*simWorker // all processes so far
 	old     [][]byte     // previous answers
 	calm    bool         // the network loses nothing any more
+	took    map[fate]int // how often each fate took effect
 
 	collector *Collector
 
 	events   []record.Event
 	attempts []record.Attempt
 }
+
+// fate is what happens to a request.
+type fate string
+
+const (
+	arrives     fate = "it arrives"
+	requestLost fate = "the request is lost"
+	answerLost  fate = "the answer is lost"
+	cutShort    fate = "the answer is cut short"
+	repeated    fate = "an old answer comes instead"
+)
+
+// fates has what the network does with a request.
+var fates = []fate{arrives, arrives, arrives, requestLost, answerLost, cutShort, repeated}
+
+// change is what happens to a worker.
+type change int
+
+const (
+	nothing change = iota
+	kill
+	restart
+	replace
+	cut
+	heal
+	stop
+)
 
 // simWorker is a simulated process.
 type simWorker struct {
@@ -44,6 +72,7 @@ type simWorker struct {
 	rate    float64       // of its clock
 	cut     bool          // partitioned from the network
 	dead    time.Duration // time of its end; 0 while it runs
+	answers time.Duration // when its target first answers
 	closing bool
 	closed  time.Duration // of its clock
 	seq     uint64
@@ -70,22 +99,35 @@ func (s *sim) Event(e record.Event)     { s.events = append(s.events, e) }
 func (s *sim) Attempt(a record.Attempt) { s.attempts = append(s.attempts, a) }
 func (s *sim) now() time.Duration       { return s.clock }
 
-func (s *sim) spawn(name string) {
+// targetNever is longer than any simulation.
+const targetNever = 1000 * time.Hour
+
+// spawn starts a process whose target first answers after a time.
+func (s *sim) spawn(name string, after time.Duration) {
 	s.workers = append(s.workers, &simWorker{journal: newJournal(fmt.Sprintf("process-%d", len(s.workers))), name: name, born: s.clock,
-		was: time.Duration(s.random.IntN(1_000_000_000)), rate: 1 + float64(s.random.IntN(401)-200)/1e6,
+		was: time.Duration(s.random.IntN(1_000_000_000)), rate: 1 + float64(s.random.IntN(401)-200)/1e6, answers: s.clock + after,
 		made: map[uint64]time.Duration{}})
 	w := s.workers[len(s.workers)-1]
 	w.batch = 1 + s.random.IntN(50)
-	w.setReached()
+	s.pass(0)
+}
+
+// soon draws when the target of a new process answers: at once, before or after the collector's patience ends, or never.
+func (s *sim) soon() time.Duration {
+	return pick(s.random, []time.Duration{0, 0, time.Duration(s.random.Int64N(int64(2 * joinTimeout))), targetNever})
 }
 
 // pass advances the time: the workers make attempts and record outcomes.
 func (s *sim) pass(d time.Duration) {
 	s.clock += d
 	for _, w := range s.workers {
-		if w.dead == 0 {
-			w.work(s.random, w.at(s.clock))
+		if w.dead > 0 {
+			continue
 		}
+		if w.answers <= s.clock {
+			w.setReached()
+		}
+		w.work(s.random, w.at(s.clock))
 	}
 }
 
@@ -139,17 +181,21 @@ func (s *sim) Workers(context.Context) (all []Member, err error) {
 
 func (s *sim) Send(_ context.Context, name string, r Request) ([]byte, error) {
 	trip := func() { s.pass(time.Duration(s.random.IntN(40)) * time.Millisecond) }
-	fate := "arrives"
+	f := arrives
 	if !s.calm {
-		fate = pick(s.random, []string{"arrives", "arrives", "arrives", "no request", "no answer", "half", "an old answer"})
+		f = pick(s.random, fates)
 	}
 	trip()
 	w := s.living(name)
 	if w == nil && s.random.IntN(2) == 0 && !slices.ContainsFunc(s.workers, func(w *simWorker) bool { return w.name == name && w.dead == 0 }) {
 		return nil, fmt.Errorf("no such pod: %w", ErrGone)
 	}
-	if w == nil || w.cut || fate == "no question" {
+	if w == nil || w.cut {
 		return nil, errors.New("no running process")
+	}
+	if f == requestLost {
+		s.took[f]++
+		return nil, errors.New("the request was lost")
 	}
 	now := w.at(s.clock)
 	if r.Incarnation == w.incarnation {
@@ -162,18 +208,28 @@ func (s *sim) Send(_ context.Context, name string, r Request) ([]byte, error) {
 	}
 	body, err := w.answer(r, now).encode()
 	if err != nil {
-		s.rt.Fatal(err)
+		s.t.Fatal(err)
 	}
 	s.old = append(s.old, body)
 	trip()
-	switch fate {
-	case "no answer":
+	return s.carry(body, f)
+}
+
+// carry returns what comes of the newest answer, and counts the fates that change it.
+func (s *sim) carry(body []byte, f fate) ([]byte, error) {
+	i := s.random.IntN(len(s.old))
+	switch {
+	case f == answerLost:
+		s.took[f]++
 		return nil, errors.New("the answer was lost")
-	case "half":
+	case f == cutShort:
+		s.took[f]++
 		return body[:s.random.IntN(len(body))], nil
-	case "an old answer":
-		return pick(s.random, s.old), nil
+	case f == repeated && i < len(s.old)-1:
+		s.took[f]++
+		return s.old[i], nil
 	}
+	s.took[arrives]++
 	return body, nil
 }
 
@@ -183,35 +239,33 @@ func (s *sim) disturb() {
 	if w.dead > 0 {
 		return
 	}
-	switch pick(s.random, []string{"kill", "restart", "replace", "cut", "heal", "stop", "nothing"}) {
-	case "kill":
+	switch pick(s.random, []change{nothing, kill, restart, replace, cut, heal, stop}) {
+	case kill:
 		w.dead = s.clock
-	case "restart":
+	case restart:
 		w.dead = s.clock
 		s.pass(time.Duration(s.random.IntN(3000)) * time.Millisecond)
-		s.spawn(w.name)
-	case "replace":
+		s.spawn(w.name, s.soon())
+	case replace:
 		w.dead = s.clock
-		s.spawn("worker-" + strconv.Itoa(len(s.workers)))
-	case "cut":
+		s.spawn("worker-"+strconv.Itoa(len(s.workers)), s.soon())
+	case cut:
 		w.cut = true
-	case "heal":
+	case heal:
 		w.cut = false
-	case "stop":
+	case stop:
 		w.setEndReason("it was stopped")
 		w.stop(w.at(s.clock))
 	}
 }
 
-func newSim(rt *rapid.T, workers int) (*sim, *Collector) {
-	s := &sim{rt: rt, random: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1)), clock: time.Minute}
-	for i := range workers {
-		s.spawn("worker-" + strconv.Itoa(i))
-	}
+// newSim is a simulation of a collector that wants these workers, and counts fates in took.
+func newSim(t interface{ Fatal(...any) }, seed uint64, workers int, took map[fate]int) (*sim, *Collector) {
+	s := &sim{t: t, random: rand.New(rand.NewPCG(seed, 1)), clock: time.Minute, took: took}
 	c, err := New(Config{Transport: s, Record: s, Now: s.now, Wanted: workers, FirstLane: 100, Parallel: 1,
 		Lane: probes.Lane{Name: "fleet", Target: netip.MustParseAddrPort("192.0.2.1:80"), Rate: simRate}})
 	if err != nil {
-		rt.Fatal(err)
+		t.Fatal(err)
 	}
 	c.sleep = func(context.Context, time.Duration) error { return nil } // Send advances the simulated time
 	s.collector = c
@@ -221,8 +275,13 @@ func newSim(rt *rapid.T, workers int) (*sim, *Collector) {
 // With any failures of workers and network, each attempt is in the record once or within its lane's missing record. The record has no
 // other attempts, and no time is wrong by more than the recorded bound of the clock.
 func TestEveryAttemptIsRecordedOnceOrMissing(t *testing.T) {
+	took, unanswered := map[fate]int{}, 0
 	rapid.Check(t, func(rt *rapid.T) {
-		s, c := newSim(rt, rapid.IntRange(1, 4).Draw(rt, "workers"))
+		workers := rapid.IntRange(1, 4).Draw(rt, "workers")
+		s, c := newSim(rt, rapid.Uint64().Draw(rt, "seed"), workers, took)
+		for i := range workers {
+			s.spawn("worker-"+strconv.Itoa(i), s.soon())
+		}
 		ctx := t.Context()
 		for range rapid.IntRange(2, 4).Draw(rt, "before") {
 			c.pollAll(ctx, never, 0)
@@ -248,7 +307,27 @@ func TestEveryAttemptIsRecordedOnceOrMissing(t *testing.T) {
 		for _, wrong := range s.wrong() {
 			rt.Error(wrong)
 		}
+		unanswered += len(s.unanswered())
 	})
+	for _, f := range fates {
+		if took[f] == 0 {
+			t.Errorf("in no history happened: %s", f)
+		}
+	}
+	if unanswered == 0 {
+		t.Error("no worker started without an answer of its target")
+	}
+}
+
+// unanswered returns the histories of the workers that were started before their targets answered.
+func (s *sim) unanswered() (all []*history) {
+	for _, h := range s.collector.all {
+		w := s.workers[slices.IndexFunc(s.workers, func(w *simWorker) bool { return w.incarnation == h.incarnation })]
+		if h.lane > 0 && h.declared < w.answers {
+			all = append(all, h)
+		}
+	}
+	return all
 }
 
 // laneRecord is a lane in the record.
@@ -290,6 +369,11 @@ func (s *sim) wrong() (all []string) {
 			all = append(all, fmt.Sprintf("attempt %d of lane %d is in the record twice", a.Seq, a.Lane))
 		}
 		come[a.Lane][a.Seq] = a
+	}
+	for _, h := range s.unanswered() {
+		if waited := h.declared - h.firstHeard; waited <= joinTimeout {
+			all = append(all, fmt.Sprintf("%s was started without an answer of its target after only %v", h.Name, waited))
+		}
 	}
 	known := 0
 	for _, w := range s.workers {
