@@ -3,6 +3,7 @@ package recording
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -43,7 +44,9 @@ func TestMovedAddressesAreNotOfTheLab(t *testing.T) {
 // The same becomes the same, another becomes another, and what was there at the beginning keeps its order.
 func TestAnonymousNames(t *testing.T) {
 	addresses := rapid.Custom(func(t *rapid.T) netip.Addr {
-		return netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "address")))
+		length := rapid.SampledFrom([]int{4, 16}).Draw(t, "length")
+		a, _ := netip.AddrFromSlice(rapid.SliceOfN(rapid.Byte(), length, length).Draw(t, "address"))
+		return a
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		n := newRenamer()
@@ -100,7 +103,8 @@ func TestNth(t *testing.T) {
 // Nothing of a cluster's own is left in an anonymous recording, and what belongs together still does.
 func TestAnAnonymousRecording(t *testing.T) {
 	shape := regexp.MustCompile(`^((ns|svc|slice|pod|recorded-node|zone|port|proxy)-\d{5}|recorded)$`)
-	private := []netip.Prefix{netip.MustParsePrefix("10.112.0.0/12"), netip.MustParsePrefix("10.128.0.0/10"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("0.0.0.0/32")}
+	moved := append(slices.Collect(maps.Values(ranges4)), slices.Collect(maps.Values(ranges6))...)
+	seen := map[netip.Prefix]bool{}
 	rapid.Check(t, func(t *rapid.T) {
 		live := newPlane(t)
 		var out bytes.Buffer
@@ -121,10 +125,12 @@ func TestAnAnonymousRecording(t *testing.T) {
 				t.Fatalf("%s stands in\n%s", m[0], text)
 			}
 		}
-		for _, m := range regexp.MustCompile(`\d+\.\d+\.\d+\.\d+`).FindAllString(text, -1) {
-			if a := netip.MustParseAddr(m); !slices.ContainsFunc(private, func(p netip.Prefix) bool { return p.Contains(a) }) {
-				t.Fatalf("%s stands in\n%s", m, text)
+		for _, a := range addressesIn(text) {
+			i := slices.IndexFunc(moved, func(p netip.Prefix) bool { return p.Contains(a) })
+			if i < 0 {
+				t.Fatalf("%s stands in\n%s", a, text)
 			}
+			seen[moved[i]] = true
 		}
 		for _, m := range regexp.MustCompile(`"(?:nodePort|healthCheckNodePort)":(\d+)`).FindAllStringSubmatch(text, -1) {
 			if !strings.HasPrefix(m[1], "310") {
@@ -140,6 +146,29 @@ func TestAnAnonymousRecording(t *testing.T) {
 			t.Fatalf("it leads to %d objects, there are %d\n%s", got, want, text)
 		}
 	})
+	if len(seen) != len(moved) {
+		t.Errorf("the recordings have addresses only in %v of %v", slices.Collect(maps.Keys(seen)), moved)
+	}
+}
+
+// addressesIn returns the addresses of a text, wherever they stand, without 0.0.0.0 and ::, which are nobody's.
+func addressesIn(text string) (all []netip.Addr) {
+	for _, word := range regexp.MustCompile(`[0-9A-Fa-f.:]{2,}`).FindAllString(text, -1) {
+		for _, part := range []string{word, strings.Trim(word, ".:")} { // with and without what only stands beside it
+			if a, err := netip.ParseAddr(part); err == nil && !a.IsUnspecified() {
+				all = append(all, a)
+				break
+			}
+		}
+	}
+	return all
+}
+
+func TestAddressesInAText(t *testing.T) {
+	text := `{"a":"10.1.2.3","b":["fd00::1","::","0.0.0.0/0","2001:470::/32"],"port":80,"at":"12:30:45"} from 10.0.0.4: to fd00::2.`
+	if got, want := fmt.Sprint(addressesIn(text)), "[10.1.2.3 fd00::1 2001:470:: 10.0.0.4 fd00::2]"; got != want {
+		t.Errorf("found %s, want %s", got, want)
+	}
 }
 
 // A Service, its slice, its node and its pod still know each other.

@@ -142,22 +142,27 @@ const secret = "s3cr3t"
 func anyService(t *rapid.T, name string) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: drawn(t, "namespace", "default", "shop"), Annotations: map[string]string{secret: secret},
 		Labels: map[string]string{"app": secret}},
-		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": secret}, ClusterIP: drawn(t, "clusterIP", "None", "10.0.0.1", "10.0.0.2"),
+		Spec: corev1.ServiceSpec{Selector: map[string]string{"app": secret},
 			Type:  corev1.ServiceType(drawn(t, "type", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName")),
 			Ports: []corev1.ServicePort{{Name: drawn(t, "port name", "http", "grpc"), Port: int32(rapid.IntRange(1, 3).Draw(t, "port")), AppProtocol: ptr(secret)}}}}
+	s.Spec.ClusterIPs = rapid.OneOf(rapid.Just([]string{"None"}), inFamilies([]string{"10.0.0.1", "10.0.0.2"}, []string{"fd00:a::1", "fd00:a::2"})).Draw(t, "clusterIPs")
+	s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
 	switch {
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
-		s.Spec.ExternalName, s.Spec.ClusterIP = secret, ""
+		s.Spec.ExternalName, s.Spec.ClusterIP, s.Spec.ClusterIPs = secret, "", nil
 	case s.Spec.Type != corev1.ServiceTypeClusterIP:
 		s.Spec.Ports[0].NodePort = int32(rapid.IntRange(30000, 30003).Draw(t, "node port"))
 		s.Spec.Ports[0].TargetPort = intstr.FromString("http")
-		s.Spec.LoadBalancerSourceRanges = []string{"0.0.0.0/0", drawn(t, "range", "192.168.0.0/16", "192.168.3.0/24")}
+		s.Spec.LoadBalancerSourceRanges = append([]string{"0.0.0.0/0", "::/0"},
+			inFamilies([]string{"192.168.0.0/16", "192.168.3.0/24"}, []string{"2001:470::/32", "2001:470:3::/48"}).Draw(t, "ranges")...)
 	}
 	if rapid.Bool().Draw(t, "external") {
-		s.Spec.ExternalIPs = []string{drawn(t, "external IP", "198.51.100.7", "198.51.100.8")}
+		s.Spec.ExternalIPs = inFamilies([]string{"198.51.100.7", "198.51.100.8"}, []string{"2001:470:5::7", "2001:470:5::8"}).Draw(t, "external IPs")
 	}
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && rapid.Bool().Draw(t, "balanced") {
-		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: drawn(t, "ingress", "203.0.113.1", "203.0.113.2")}}
+		for _, address := range inFamilies([]string{"203.0.113.1", "203.0.113.2"}, []string{"2001:470:6::1", "2001:470:6::2"}).Draw(t, "ingress") {
+			s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: address})
+		}
 	}
 	if rapid.Bool().Draw(t, "headless") {
 		s.Labels["service.kubernetes.io/headless"] = ""
@@ -169,11 +174,24 @@ func drawn(t *rapid.T, label string, values ...string) string {
 	return rapid.SampledFrom(values).Draw(t, label)
 }
 
+// inFamilies generates an IPv4 address, an IPv6 address, or one of each in any order.
+func inFamilies(four, six []string) *rapid.Generator[[]string] {
+	return rapid.Custom(func(t *rapid.T) []string {
+		a, b := drawn(t, "IPv4", four...), drawn(t, "IPv6", six...)
+		return rapid.SampledFrom([][]string{{a}, {b}, {a, b}, {b, a}}).Draw(t, "families")
+	})
+}
+
+// endpointAddresses are the addresses of endpoints by the type of their slice.
+var endpointAddresses = map[discoveryv1.AddressType][]string{
+	discoveryv1.AddressTypeIPv4: {"10.1.0.1", "10.1.0.2", "10.1.0.3"}, discoveryv1.AddressTypeIPv6: {"fd00:b::1", "fd00:b::2", "fd00:b::3"}}
+
 func anySlice(t *rapid.T, name string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: drawn(t, "namespace", "default", "shop"),
 		Labels: map[string]string{discoveryv1.LabelServiceName: drawn(t, "service", "a", "b"), "app": secret}, Annotations: map[string]string{secret: secret}},
-		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(80)), AppProtocol: ptr(secret)}}}
-	for _, address := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"10.1.0.1", "10.1.0.2", "10.1.0.3"}), 0, 3, rapid.ID[string]).Draw(t, "addresses") {
+		AddressType: discoveryv1.AddressType(drawn(t, "address type", "IPv4", "IPv6")),
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(80)), AppProtocol: ptr(secret)}}}
+	for _, address := range rapid.SliceOfNDistinct(rapid.SampledFrom(endpointAddresses[s.AddressType]), 0, 3, rapid.ID[string]).Draw(t, "addresses") {
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}, Hostname: ptr(secret), NodeName: ptr(drawn(t, "node", "n1", "n2")),
 			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Name: secret},
 			Conditions: discoveryv1.EndpointConditions{Ready: ptr(rapid.Bool().Draw(t, "ready")), Terminating: ptr(rapid.Bool().Draw(t, "terminating"))}})
@@ -182,10 +200,14 @@ func anySlice(t *rapid.T, name string) *discoveryv1.EndpointSlice {
 }
 
 func anyNode(t *rapid.T, name string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: "z1", "app": secret}, Annotations: map[string]string{secret: secret}},
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: "z1", "app": secret}, Annotations: map[string]string{secret: secret}},
 		Spec: corev1.NodeSpec{ProviderID: secret, Unschedulable: rapid.Bool().Draw(t, "cordoned")},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.0.1"}, {Type: corev1.NodeHostName, Address: secret}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: secret}},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionStatus(drawn(t, "ready", "True", "Unknown")), Message: secret}}}}
+	for _, address := range inFamilies([]string{"10.9.0.1"}, []string{"fd00:c::1"}).Draw(t, "addresses") {
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+	}
+	return n
 }
 
 func anyPod(t *rapid.T, name string) *corev1.Pod {
@@ -194,7 +216,10 @@ func anyPod(t *rapid.T, name string) *corev1.Pod {
 			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodPhase(drawn(t, "phase", "Pending", "Running", "Succeeded")), Message: secret}}
 	if rapid.Bool().Draw(t, "addressed") {
-		p.Status.PodIP, p.Status.PodIPs = "10.1.0.1", []corev1.PodIP{{IP: "10.1.0.1"}}
+		for _, address := range inFamilies([]string{"10.1.0.1"}, []string{"fd00:b::1"}).Draw(t, "addresses") {
+			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: address})
+		}
+		p.Status.PodIP = p.Status.PodIPs[0].IP
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionStatus(drawn(t, "ready", "True", "False")), Message: secret}}
 	}
 	return p
