@@ -255,8 +255,18 @@ func TestWorkerWritesAttemptsBeforeItFails(t *testing.T) {
 	}
 }
 
+// An interrupted worker reports its attempts in flight as cancelled.
 func TestWorkerOnInterrupt(t *testing.T) {
-	silent := listen(t, func(l net.Listener) { serveOnce(l, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }) })
+	requested := make(chan struct{}, 1)
+	silent := listen(t, func(l net.Listener) {
+		serveOnce(l, func(c *net.TCPConn) {
+			select {
+			case requested <- struct{}{}:
+			default: // not the first one
+			}
+			_, _ = io.Copy(io.Discard, c)
+		})
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	w := startWorker(t, ctx)
 	l := loopbackLane(silent, 100)
@@ -264,18 +274,27 @@ func TestWorkerOnInterrupt(t *testing.T) {
 	if err := w.Start(l, w.now(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Stop(1, 0); err != nil { // executed after the start: the pipe has no buffer
-		t.Fatal(err)
+	select {
+	case <-requested:
+	case <-time.After(10 * time.Second):
+		t.Error("the worker made no request")
 	}
 	cancel()
 	attempts, err := w.finish(t)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
+	cancelled := 0
 	for _, a := range attempts[1] {
-		if a.Class != record.Probe || a.Detail != DetailCancelled {
+		if tooLate(t, a) {
+			continue
+		}
+		if cancelled++; a.Class != record.Probe || a.Detail != DetailCancelled {
 			t.Errorf("attempt %d is %v (%s)", a.Seq, a.Class, a.Detail)
 		}
+	}
+	if cancelled == 0 {
+		t.Error("the attempt of the request is not reported")
 	}
 }
 
