@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -60,7 +61,7 @@ func TestDemoShowsAFirstResult(t *testing.T) {
 	if want := []string{"run replay in out/demo-first", "first result", "run kube in out/demo"}; !slices.Equal(s.did[1:], want) {
 		t.Errorf("it did %q, want %q", s.did[1:], want)
 	}
-	for _, part := range []string{"first result", "replay", "kube-apiserver", "etcd@", "1m0s", "m"} {
+	for _, part := range []string{"a first result, with the replay control plane, is there in about 1m0s;", "kube-apiserver", "etcd@"} {
 		if !strings.Contains(s.did[0], part) {
 			t.Errorf("the plan does not say %q: %s", part, s.did[0])
 		}
@@ -129,10 +130,24 @@ func TestDemoThatIsInterrupted(t *testing.T) {
 	}
 }
 
+// The plan says when the result with the real control plane is there: after the builds, which share the CPUs with the first run.
+func TestPlanOfBuilds(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	for takes, want := range map[time.Duration]time.Duration{
+		5 * time.Minute: 5*time.Minute + firstTakes/2 + realTakes,
+		firstTakes / 6:  firstTakes + realTakes, // the builds end before the first run
+	} {
+		plan := demoPlan(build.Expected{Missing: build.ControlPlane, Takes: takes}, build.Built)
+		if said := "; the result with it is there in about " + site.About(want) + ","; !strings.Contains(plan, said) {
+			t.Errorf("with builds of %v the plan does not say %q: %s", takes, said, plan)
+		}
+	}
+}
+
 // Downloads have no expected time, and the plan says that they are downloads.
 func TestPlanOfDownloads(t *testing.T) {
 	plan := demoPlan(build.Expected{Missing: build.ControlPlane}, build.Released)
-	if !strings.Contains(plan, "downloaded") || strings.Contains(plan, "built") {
+	if !strings.Contains(plan, "downloaded") || strings.Contains(plan, "built") || !strings.HasSuffix(plan, "; after that the run with it takes about 1m30s") {
 		t.Error(plan)
 	}
 }
