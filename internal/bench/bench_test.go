@@ -29,17 +29,21 @@ func TestPlanRoundTrip(t *testing.T) {
 }
 
 func TestInvalidPlans(t *testing.T) {
-	for subjects, services := range map[string]string{
-		"kube-proxy@v1.37.1/iptables":                     "100",
-		"kube-proxy@v1.37.1/ipvs?minSync=one":             "100",
-		"kube-proxy@v1.37.1/ipvs?minSync=-1s":             "100",
-		"bundled":                                         "1000,100",
-		"kube-proxy@v1.37.1/ipvs,kube-proxy@v1.36.1/ipvs": "100",
-		"bundled,bundled":                                 "3",
-		"":                                                "100",
+	for _, c := range []struct{ subjects, services, repeat, want string }{
+		{"kube-proxy@v1.37.1/iptables", "100", "3", "cannot be read by the benchmark"},
+		{"kube-proxy@v1.37.1/ipvs?minSync=one", "100", "3", `invalid duration "one"; give a duration`},
+		{"kube-proxy@v1.37.1/ipvs?minSync=-1s", "100", "3", "-1s is negative"},
+		{"bundled", "1000,100", "3", `"1000,100" Services: give ascending numbers`},
+		{"bundled", "100,many", "3", `"100,many" Services: give ascending numbers`},
+		{"bundled", "3", "3", `"3" Services: give ascending numbers`},
+		{"kube-proxy@v1.37.1/ipvs,kube-proxy@v1.36.1/ipvs", "100", "3", "one version of kube-proxy"},
+		{"", "100", "3", `subject ""`},
+		{"bundled", "100", "0", `"0" times: give a number`},
+		{"bundled", "100", "often", `"often" times: give a number`},
 	} {
-		if _, err := ParsePlan(map[string]string{"subjects": subjects, "services": services, "repeat": "3"}); err == nil {
-			t.Errorf("subjects %q at %q Services were accepted", subjects, services)
+		_, err := ParsePlan(map[string]string{"subjects": c.subjects, "services": c.services, "repeat": c.repeat})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("subjects %q at %q Services %s times gave %v, want an error with %q", c.subjects, c.services, c.repeat, err, c.want)
 		}
 	}
 }

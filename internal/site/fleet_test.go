@@ -87,11 +87,14 @@ func (n *noLanes) StartLane(context.Context, scenarios.LaneSpec) (func() error, 
 // Without a fleet, lanes start as usual, and nothing is collected.
 func TestRunWithoutFleet(t *testing.T) {
 	var n noLanes
-	p := &fleetProber{Prober: &n, site: &Cluster{live: LiveOptions{Fleet: &FleetOptions{}}}}
+	var k kept
+	p := &fleetProber{Prober: &n, site: &Cluster{live: LiveOptions{Fleet: &FleetOptions{}}}, record: &k, now: func() time.Duration { return 0 }}
 	if _, err := p.StartLane(t.Context(), scenarios.LaneSpec{Name: "tcp-new"}); err != nil || n.started != 1 {
 		t.Errorf("%v, started %d", err, n.started)
 	}
-	p.end(t.Context(), nil)
+	if p.end(t.Context(), nil); p.collector != nil || len(k.events) > 0 {
+		t.Errorf("a fleet was started, or left %+v in the record", k.events)
+	}
 }
 
 // recorded stores events and attempts. It is safe for concurrent use.
