@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -318,8 +319,8 @@ func TestBusyConnectionsAndFlaps(t *testing.T) {
 			k := openIPVSKernel(t)
 			serve(t, k, kernel.FromNode)
 			stop := make(chan struct{})
-			lost := eightBusy(t, r, stop)
-			for range 200 {
+			lost, answered := eightBusy(t, r, stop)
+			for flaps := 0; flaps < 200 || !test.wantLosses && answered.Load() < enough && flaps < 2000; flaps++ {
 				for _, op := range append([]kernel.Op{weight(0)}, test.back...) {
 					apply(t, k, op)
 					time.Sleep(time.Millisecond) // the same rate for both
@@ -327,24 +328,32 @@ func TestBusyConnectionsAndFlaps(t *testing.T) {
 			}
 			close(stop)
 			losses := lost()
-			if t.Logf("%d of 8 connections lost in 200 flaps", losses); (losses > 0) != test.wantLosses {
-				t.Errorf("%d of 8 connections lost in 200 flaps; losses expected: %v", losses, test.wantLosses)
+			t.Logf("%d of 8 connections lost, %d requests answered", losses, answered.Load())
+			if (losses > 0) != test.wantLosses {
+				t.Errorf("%d of 8 connections lost in flaps; losses expected: %v", losses, test.wantLosses)
+			}
+			if !test.wantLosses && answered.Load() < enough {
+				t.Errorf("only %d requests were answered, so the test proves nothing", answered.Load())
 			}
 		})
 	}
 }
 
+// enough is the number of requests and of connections that must succeed where none may be lost.
+const enough = 50
+
 // eightBusy opens eight connections through the virtual address and keeps them busy until stop. lost waits for their
-// end and returns how many were lost.
-func eightBusy(t *testing.T, r testPath, stop <-chan struct{}) (lost func() int) {
+// end and returns how many were lost. answered is the number of their answers so far.
+func eightBusy(t *testing.T, r testPath, stop <-chan struct{}) (lost func() int, answered *atomic.Int64) {
 	t.Helper()
+	answered = new(atomic.Int64)
 	ends := make(chan bool, 8)
 	for range 8 {
 		c, err := r.vip(t, successTimeout)
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { ends <- busy(c, stop) }()
+		go func() { ends <- busy(c, stop, answered) }()
 	}
 	return func() (n int) {
 		for range 8 {
@@ -353,11 +362,11 @@ func eightBusy(t *testing.T, r testPath, stop <-chan struct{}) (lost func() int)
 			}
 		}
 		return n
-	}
+	}, answered
 }
 
-// busy sends requests until stop, and reports whether the connection was lost.
-func busy(c net.Conn, stop <-chan struct{}) bool {
+// busy sends requests until stop, counts the answers, and reports whether the connection was lost.
+func busy(c net.Conn, stop <-chan struct{}, answered *atomic.Int64) bool {
 	answer := make([]byte, 64)
 	for {
 		select {
@@ -374,6 +383,7 @@ func busy(c net.Conn, stop <-chan struct{}) bool {
 		if _, err := c.Read(answer); err != nil {
 			return true
 		}
+		answered.Add(1)
 	}
 }
 
@@ -420,25 +430,43 @@ func TestOpenAdopts(t *testing.T) {
 	}
 }
 
-// The cost of 10,000 virtual servers, for the log.
+// A thousand virtual servers are read back as they were added. The log has the times.
 func TestManyVirtualServers(t *testing.T) {
 	inNamespace(t)
 	k := openIPVSKernel(t)
 	const n = 1000
+	want := map[kernel.Key]kernel.Server{}
 	begin := time.Now()
 	for i := range n {
-		key := kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i / 250), byte(i % 250)}), Protocol: kernel.TCP, Port: 80}
-		apply(t, k, kernel.AddVirtual{Virtual: kernel.Virtual{Key: key, Scheduler: "rr"}})
+		v := kernel.Virtual{Key: kernel.Key{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i / 250), byte(i % 250)}), Protocol: kernel.TCP, Port: 80}, Scheduler: "rr"}
+		s := kernel.Server{Virtual: v}
+		apply(t, k, kernel.AddVirtual{Virtual: v})
 		for pod := range 4 {
-			apply(t, k, kernel.AddReal{Key: key, Real: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, byte(pod), byte(i % 250)}), uint16(1000+i)), Weight: 1})
+			real := kernel.Real{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, byte(pod), byte(i % 250)}), uint16(1000+i)), Weight: pod}
+			apply(t, k, kernel.AddReal{Key: v.Key, Real: real.Addr, Weight: real.Weight})
+			s.Reals = append(s.Reals, real)
 		}
-		apply(t, k, kernel.Bind{Addr: key.Addr})
+		apply(t, k, kernel.Bind{Addr: v.Key.Addr})
+		want[v.Key] = s
 	}
 	added := time.Since(begin)
 	begin = time.Now()
 	all, err := k.Servers()
-	if err != nil || len(all) != n {
-		t.Errorf("%d read back, error %v", len(all), err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Logf("%d virtual servers with 4 real servers each: added in %v, read in %v", n, added, time.Since(begin))
+	got := map[kernel.Key]kernel.Server{}
+	for _, s := range all {
+		slices.SortFunc(s.Reals, func(a, b kernel.Real) int { return a.Addr.Compare(b.Addr) })
+		got[s.Key] = s
+	}
+	if len(all) != n || len(got) != n {
+		t.Errorf("%d virtual servers were read back, %d different ones, want %d", len(all), len(got), n)
+	}
+	for key, s := range want {
+		if got[key].Virtual != s.Virtual || !slices.Equal(got[key].Reals, s.Reals) {
+			t.Fatalf("%+v was read back as %+v", s, got[key])
+		}
+	}
 }

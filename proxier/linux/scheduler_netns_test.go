@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,9 @@ func TestSchedulersSkipDrainingRealServers(t *testing.T) {
 			if failed := manyClients(t, r); failed > 0 {
 				t.Errorf("%d of %d new connections failed", failed, len(clientAddrs()))
 			}
+			if serving, draining := tracked(t, k); serving != len(clientAddrs()) || draining != 0 {
+				t.Errorf("the serving half has %d connections and the draining half %d, want %d and none", serving, draining, len(clientAddrs()))
+			}
 			if name != "sh" {
 				return
 			}
@@ -69,6 +73,23 @@ func TestSchedulersSkipDrainingRealServers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tracked returns how many connections IPVS tracks to real servers with a weight, and to those without. A closed one counts for minutes.
+func tracked(t *testing.T, k *Kernel) (serving, draining int) {
+	t.Helper()
+	v, _, err := k.Server(vip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, real := range v.Reals {
+		if n := real.Active + real.Inactive; real.Weight > 0 {
+			serving += n
+		} else {
+			draining += n
+		}
+	}
+	return serving, draining
 }
 
 // clientAddrs returns several addresses of the client, so that hashes spread them.
@@ -111,10 +132,12 @@ func TestSchedulerChangeUnderTraffic(t *testing.T) {
 			k := openIPVSKernel(t)
 			serve(t, k, kernel.FromNode)
 			stop := make(chan struct{})
-			lost := eightBusy(t, r, stop)
+			lost, answered := eightBusy(t, r, stop)
 			refused := make(chan int, 1)
-			go inNetns(t, r.client, func() { refused <- openConnections(stop) })
-			for range 10 {
+			var opened atomic.Int64
+			go inNetns(t, r.client, func() { refused <- openConnections(stop, &opened) })
+			traffic := func() bool { return answered.Load() >= enough && opened.Load() >= enough }
+			for round := 0; round < 10 || !recreate && !traffic() && round < 100; round++ {
 				for _, scheduler := range []string{"mh", "wrr", "sh", "lc", "rr"} {
 					if recreate {
 						apply(t, k, kernel.DeleteVirtual{Key: vip}, kernel.AddVirtual{Virtual: withScheduler(scheduler)})
@@ -128,8 +151,12 @@ func TestSchedulerChangeUnderTraffic(t *testing.T) {
 			}
 			close(stop)
 			losses := <-refused + lost()
-			if t.Logf("%d lost in 50 changes", losses); (losses > 0) != recreate {
-				t.Errorf("%d connections lost in 50 changes; losses expected: %v", losses, recreate)
+			t.Logf("%d lost; %d opened, %d requests answered", losses, opened.Load(), answered.Load())
+			if (losses > 0) != recreate {
+				t.Errorf("%d connections lost in changes; losses expected: %v", losses, recreate)
+			}
+			if !recreate && !traffic() {
+				t.Errorf("only %d connections were opened and %d requests answered, so the test proves nothing", opened.Load(), answered.Load())
 			}
 			if all, err := k.Elements(); err != nil || len(all) != 1 {
 				t.Errorf("elements %v, error %v; want only the ownership record", all, err)
@@ -138,8 +165,8 @@ func TestSchedulerChangeUnderTraffic(t *testing.T) {
 	}
 }
 
-// openConnections opens connections one after another until stop, and returns the number of failures.
-func openConnections(stop <-chan struct{}) (failed int) {
+// openConnections opens connections one after another until stop, counts them, and returns the number of failures.
+func openConnections(stop <-chan struct{}, opened *atomic.Int64) (failed int) {
 	for {
 		select {
 		case <-stop:
@@ -151,6 +178,7 @@ func openConnections(stop <-chan struct{}) (failed int) {
 			failed++
 			continue
 		}
+		opened.Add(1)
 		c.Close()
 	}
 }
