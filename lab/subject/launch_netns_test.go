@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -103,11 +104,16 @@ func TestExecThatFails(t *testing.T) {
 	if err := f.Retire(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 4") {
 		t.Errorf("a cleanup that fails gave %v", err)
 	}
-	f, _ = fleetOf(t, func(e *Exec) { e.Ready = Ready{Command: []string{"sleep", "60"}} })
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	f, log := fleetOf(t, func(e *Exec) {
+		e.Ready = Ready{Command: []string{"/bin/sh", "-c", "echo asked >> " + e.Args[0] + "/log; exec sleep 60"}}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if err := f.StartAll(ctx); err == nil {
-		t.Error("a ready command that hangs did not time out")
+	if err := f.StartAll(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a ready command that hangs gave %v", err)
+	}
+	if text, err := os.ReadFile(log); err != nil || !strings.Contains(string(text), "asked\n") {
+		t.Errorf("the ready command did not run: %q, %v", text, err)
 	}
 }
 
@@ -115,6 +121,13 @@ type listRecorder struct{ events []record.Event }
 
 func (r *listRecorder) Event(e record.Event)   { r.events = append(r.events, e) }
 func (r *listRecorder) Attempt(record.Attempt) {}
+
+// has reports whether a state of a proxy was recorded, with these words.
+func (r *listRecorder) has(state record.ProxyState, words string) bool {
+	return slices.ContainsFunc(r.events, func(e record.Event) bool {
+		return e.Body == record.Proxy{State: state} && strings.Contains(e.Text, words)
+	})
+}
 
 // A failed cleanup of kube-proxy is recorded; a killed one, and a failed one of the bundled proxier, are errors.
 func TestCleanupOfKubeProxyThatFails(t *testing.T) {
@@ -143,9 +156,11 @@ func TestCleanupOfKubeProxyThatFails(t *testing.T) {
 			if err := f.Cleanup(t.Context(), "node-1"); (err == nil) != c.goesOn {
 				t.Errorf("it gave %v", err)
 			}
-			last := recorded.events[len(recorded.events)-1]
-			if name == "fails" && (last.Body != (record.Proxy{State: record.ProxyUncleaned}) || !strings.Contains(last.Text, "exit code 1; its last line: CHAIN_DEL failed")) {
-				t.Errorf("the record has %+v", last)
+			if recorded.has(record.ProxyUncleaned, "") != (name == "fails") || recorded.has(record.ProxyCleaned, "") != (name == "works") {
+				t.Errorf("the record has %+v", recorded.events)
+			}
+			if name == "fails" && !recorded.has(record.ProxyUncleaned, "exit code 1; its last line: CHAIN_DEL failed") {
+				t.Errorf("the record does not quote the cleanup: %+v", recorded.events)
 			}
 		})
 	}
