@@ -125,10 +125,21 @@ func TestLossAfterAKillIsSeen(t *testing.T) {
 	o := r.killed()
 	l.close()
 	again := s.start(o)
-	again.until("the loss", func() bool { return lostIn(again) })
+	again.attempted(laneName("web", a) + " (2)")
 	listen(t, a)
 	again.goesOn(20)
 	report := again.report(analysis.Fail)
+	if l := lanesOf(report)[laneName("web", a)+" (2)"]; l.Dropped == 0 || l.OK == 0 {
+		t.Errorf("%d attempts after the kill were ok and %d dropped, want some of each", l.OK, l.Dropped)
+	}
+	for e, err := range again.history().Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(e.Text, "its lane begins") {
+			t.Errorf("the target was not measured at once: %s", e.Text)
+		}
+	}
 	if report.Totals.ByClass["refused"] == 0 || !strings.Contains(strings.Join(report.Reasons, "\n"), "a gap in the record") {
 		t.Errorf("%+v, %q", report.Totals, report.Reasons)
 	}
@@ -185,16 +196,6 @@ func TestLanesBeginAfterTheirLookUps(t *testing.T) {
 	if a == 0 || b-a < takes || c-b < takes {
 		t.Errorf("the lanes begin at %v, %v and %v, and each look-up takes %v", a, b, c, takes)
 	}
-}
-
-// lostIn reports whether some seconds of a watch have passed since it went on.
-func lostIn(r *running) bool {
-	data, err := os.ReadFile(filepath.Join(r.o.Out, "unfinished", record.HistoryDir, record.EventsFile))
-	if err != nil || !strings.Contains(string(data), `"kind":"gap"`) {
-		return false
-	}
-	info, err := os.Stat(filepath.Join(r.o.Out, "unfinished", record.HistoryDir, record.EventsFile))
-	return err == nil && time.Since(info.ModTime()) > time.Second
 }
 
 // A watch that was killed before its proof was over cannot go on, and its record stays.
