@@ -5,6 +5,7 @@ package guest
 import (
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -14,6 +15,35 @@ import (
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
+
+// patience is how long a test waits for an event of a watch.
+const patience = 20 * time.Second
+
+// next waits for the next event of a watch.
+func next(t *testing.T, w watch.Interface) watch.Event {
+	t.Helper()
+	select {
+	case e, open := <-w.ResultChan():
+		if !open {
+			t.Fatal("the watch was closed, want an event")
+		}
+		return e
+	case <-time.After(patience):
+		t.Fatalf("no event within %s", patience)
+	}
+	return watch.Event{}
+}
+
+// nextService waits for the next event about a Service.
+func nextService(t *testing.T, w watch.Interface) *corev1.Service {
+	t.Helper()
+	e := next(t, w)
+	v, is := e.Object.(*corev1.Service)
+	if !is {
+		t.Fatalf("event %s with %v, want a Service", e.Type, e.Object)
+	}
+	return v
+}
 
 // Each change reaches the API and is taken back: in the end the Service is what it was, the node ports included.
 func TestPolicyChangesTheServiceAndPutsItBack(t *testing.T) {
@@ -101,10 +131,9 @@ func TestPolicyChangesTheTypeWhereLanesDoNotNeedIt(t *testing.T) {
 			}
 			defer seen.Stop()
 			play(t, s, "policy")
-			first := (<-seen.ResultChan()).Object.(*corev1.Service)
-			was := false
-			for last := service().ResourceVersion; first.ResourceVersion != last; first = (<-seen.ResultChan()).Object.(*corev1.Service) {
-				was = was || first.Spec.Type == c.while && first.Spec.Ports[0].NodePort != 0
+			was, last := false, service().ResourceVersion
+			for v := nextService(t, seen); v.ResourceVersion != last; v = nextService(t, seen) {
+				was = was || v.Spec.Type == c.while && v.Spec.Ports[0].NodePort != 0
 			}
 			after := service()
 			if !was || after.Spec.Type != c.before || (after.Spec.Ports[0].NodePort != 0) != (c.before == corev1.ServiceTypeNodePort) {
@@ -125,8 +154,9 @@ func TestRecreateMakesTheSameServiceAgain(t *testing.T) {
 	defer seen.Stop()
 	play(t, s, "recreate")
 	for gone := false; !gone; {
-		e := <-seen.ResultChan()
-		gone = e.Type == watch.Deleted && e.Object.(*discoveryv1.EndpointSlice).Labels[discoveryv1.LabelServiceName] == "web"
+		e := next(t, seen)
+		slice, is := e.Object.(*discoveryv1.EndpointSlice)
+		gone = is && e.Type == watch.Deleted && slice.Labels[discoveryv1.LabelServiceName] == "web"
 	}
 	if steps := append(s.steps("delete the Service"), s.steps("create it again")...); !slices.Equal(steps, []string{"begin", "end", "begin", "end"}) {
 		t.Errorf("the steps were %v", steps)
