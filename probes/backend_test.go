@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/hitless/hitless/internal/testfiles"
 )
 
 // serverVariable makes the test binary a backend for a benchmark, so that the server's CPU is not counted. Its value is
@@ -88,7 +88,7 @@ func serveOnce(listener net.Listener, then func(c *net.TCPConn)) {
 func listen(t testing.TB, run func(net.Listener)) netip.AddrPort {
 	t.Helper()
 	if run == nil {
-		return refusing(t)
+		return testfiles.Refusing(t)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -97,25 +97,6 @@ func listen(t testing.TB, run func(net.Listener)) netip.AddrPort {
 	t.Cleanup(func() { listener.Close() })
 	go run(listener)
 	return netip.MustParseAddrPort(listener.Addr().String())
-}
-
-// refusing returns an address of loopback that refuses connections: its port is bound, so that no other test can use it.
-func refusing(t testing.TB) netip.AddrPort {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	bound, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := bound.(*unix.SockaddrInet4)
-	return netip.AddrPortFrom(netip.AddrFrom4(own.Addr), uint16(own.Port))
 }
 
 // backendProcess starts a backend process in the caller's network namespace.

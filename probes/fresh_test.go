@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 )
 
@@ -183,7 +184,7 @@ func TestNoFreshConnectionWithoutAFailure(t *testing.T) {
 
 func TestFreshLaneNeedsKeptConnections(t *testing.T) {
 	for _, protocol := range Protocols() {
-		l := loopbackLane(refusing(t), 10)
+		l := loopbackLane(testfiles.Refusing(t), 10)
 		l.Protocol, l.Fresh = protocol, freshTestID
 		if err := l.Validate(); (err == nil) != l.KeepsConnections() {
 			t.Errorf("%s with a fresh lane: %v", protocol, err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 )
 
@@ -167,7 +168,7 @@ func TestLongOutcomes(t *testing.T) {
 }
 
 func TestLongWithoutListener(t *testing.T) {
-	for _, a := range probe(t, longLane(refusing(t), 200, 3), 20) {
+	for _, a := range probe(t, longLane(testfiles.Refusing(t), 200, 3), 20) {
 		if a.Class != record.Refused || a.Source.Port() == 0 {
 			t.Errorf("attempt %d is %v (%s) from %s", a.Seq, a.Class, a.Detail, a.Source)
 		}

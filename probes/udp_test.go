@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 )
 
@@ -172,12 +173,7 @@ func TestAnswersOutOfOrder(t *testing.T) {
 
 // Without a listener each attempt gets the ICMP error, and a sticky socket stays in use.
 func TestUDPWithoutListenerIsRejected(t *testing.T) {
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	target := netip.MustParseAddrPort(conn.LocalAddr().String())
-	conn.Close()
+	target := testfiles.RefusingUDP(t)
 	offender := target.Addr()
 	if Unseen != "" { // the kernel tells the error, and not who sent it
 		offender = netip.Addr{}

@@ -19,6 +19,7 @@ import (
 	discovery "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/proxier/desired"
 	"github.com/hitless/hitless/proxier/engine"
 	"github.com/hitless/hitless/proxier/fake"
@@ -224,12 +225,7 @@ func TestRunningMode(t *testing.T) {
 	}
 	other, local := serve("127.0.0.2:0", http.StatusOK, "ipvs"), serve("127.0.0.1:0", http.StatusOK, "nftables\n")
 	wrong, silent := serve("127.0.0.1:0", http.StatusNotFound, "404 page not found"), serve("127.0.0.1:0", http.StatusOK, "")
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nothing := closed.Addr().String()
-	closed.Close()
+	nothing := testfiles.Refusing(t).String()
 	for address, want := range map[string]string{
 		"127.0.0.2:" + other: "ipvs", "127.0.0.1:" + local: "nftables", "0.0.0.0:" + local: "nftables", "[::]:" + local: "nftables", ":" + local: "nftables",
 		nothing: "", "127.0.0.1:" + wrong: "error", "127.0.0.1:" + silent: "error", "no port": "error", "127.0.0.1:65536": "error",

@@ -5,12 +5,12 @@ package clusterwatch
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,12 +28,6 @@ type promServer struct {
 // startPrometheus scrapes an address each second until the test ends. It needs the Debian package prometheus, and no root.
 func startPrometheus(t *testing.T, scraped string) promServer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listen := l.Addr().String()
-	_ = l.Close()
 	rules, err := filepath.Abs(filepath.Join(shipped, "alerts.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +38,7 @@ func startPrometheus(t *testing.T, scraped string) promServer {
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command("prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+listen)
+	c := exec.Command("prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address=127.0.0.1:0")
 	c.Dir = dir
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -54,8 +48,30 @@ func startPrometheus(t *testing.T, scraped string) promServer {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait(); _ = log.Close() })
-	return promServer{t, "http://" + listen}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = c.Wait() }() // the log has the reason
+	t.Cleanup(func() { _ = c.Process.Kill(); <-ended; _ = log.Close() })
+	return promServer{t, "http://" + listensOn(t, log.Name(), ended)}
+}
+
+// listensOn waits until the log of Prometheus names the address that the kernel gave it.
+func listensOn(t *testing.T, log string, ended <-chan struct{}) string {
+	t.Helper()
+	named := regexp.MustCompile(`"Listening on" address=(\S+)`)
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		text, err := os.ReadFile(log)
+		if m := named.FindSubmatch(text); m != nil {
+			return string(m[1])
+		}
+		select {
+		case <-ended:
+			t.Fatalf("Prometheus has ended: %s", text)
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v Prometheus does not say where it listens (%v):\n%s", patience, err, text)
+		}
+	}
 }
 
 // query returns the values of an instant query by one label; nil while Prometheus does not answer.

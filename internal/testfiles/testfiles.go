@@ -1,4 +1,4 @@
-// Package testfiles helps tests with files: golden files, schemas and pages in a browser.
+// Package testfiles helps tests with files, such as golden files, schemas and pages in a browser, and with addresses that refuse.
 package testfiles
 
 import (

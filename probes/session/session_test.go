@@ -263,14 +263,12 @@ func TestTargetsThatCannotBeMeasuredAreRejected(t *testing.T) {
 	t.Parallel()
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
 	defer broken.Close()
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
 	for name, test := range map[string]struct {
 		change func(*Options)
 		want   string
 	}{
 		"a broken target":     {func(o *Options) { o.Target = broken.Listener.Addr().String() }, "broken before"},
-		"a closed port":       {func(o *Options) { o.Target = gone.Listener.Addr().String() }, "cannot be measured"},
+		"a closed port":       {func(o *Options) { o.Target = testfiles.Refusing(t).String() }, "cannot be measured"},
 		"no port":             {func(o *Options) { o.Target = "203.0.113.1" }, "HOST:PORT"},
 		"port 0":              {func(o *Options) { o.Target = "203.0.113.1:0" }, "1 to 65535"},
 		"an empty host":       {func(o *Options) { o.Target = ":80" }, "looking up"},
@@ -280,7 +278,9 @@ func TestTargetsThatCannotBeMeasuredAreRejected(t *testing.T) {
 		"a negative duration": {func(o *Options) { o.Duration = -1 }, "negative"},
 		"an unknown record":   {func(o *Options) { o.Record = "some" }, "all and thinned"},
 		"too many ports":      {func(o *Options) { o.Rate = 2000 }, "28229 five-tuples"},
-		"a silent UDP port":   {func(o *Options) { o.Protocol = probes.ProtocolUDPFresh }, "attempt NUMBER"},
+		"a UDP port that refuses": {func(o *Options) {
+			o.Target, o.Protocol = testfiles.RefusingUDP(t).String(), probes.ProtocolUDPFresh
+		}, "attempt NUMBER"},
 	} {
 		o := shortOptions(broken.Listener.Addr().String(), t)
 		if name == "too many ports" {
@@ -301,6 +301,7 @@ func TestUDPTargetIsAskedWithPauses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { conn.Close() })
 	var asked atomic.Int32
 	go func() {
 		buffer := make([]byte, 512)
@@ -317,9 +318,7 @@ func TestUDPTargetIsAskedWithPauses(t *testing.T) {
 	if n := asked.Load(); n == 0 || n > 10 {
 		t.Errorf("the target was asked %d times in half a second", n)
 	}
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	l.Target = testfiles.RefusingUDP(t)
 	if err := CheckTarget(t.Context(), &l); err == nil {
 		t.Error("a target that refuses is accepted")
 	}

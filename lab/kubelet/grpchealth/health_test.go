@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/internal/testfiles"
 )
 
 // server answers the health check of one service with a message, and any other service with gRPC's NOT_FOUND.
@@ -57,12 +59,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestCheckOfNoServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	if err := Check(t.Context(), (&net.Dialer{}).DialContext, l.Addr().String(), ""); err == nil {
+	if err := Check(t.Context(), (&net.Dialer{}).DialContext, testfiles.Refusing(t).String(), ""); err == nil {
 		t.Error("a closed port is healthy")
 	}
 }
