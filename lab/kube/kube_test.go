@@ -34,7 +34,7 @@ func testConfig(t *testing.T, program string) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Binaries: map[string]string{}, Dir: t.TempDir(), Procs: supervisor, Deadline: 300 * time.Millisecond}
+	c := Config{Binaries: map[string]string{}, Dir: t.TempDir(), Procs: supervisor}
 	for _, name := range Programs() {
 		c.Binaries[name] = program
 	}
@@ -43,16 +43,19 @@ func testConfig(t *testing.T, program string) Config {
 
 func TestUpReportsTheFailedProgramAndItsLog(t *testing.T) {
 	tests := []struct {
-		name   string
-		script string
-		says   []string
+		name     string
+		script   string
+		deadline time.Duration
+		says     []string
 	}{
-		{"it ends", "echo no space left; exit 3", []string{"etcd ended (exit status 3)", "no space left"}},
-		{"it hangs", "echo thinking; exec sleep 60", []string{"etcd became healthy", "deadline", "300ms", "thinking"}},
+		{"it ends", "echo no space left; exit 3", time.Minute, []string{"etcd ended (exit status 3)", "no space left"}},
+		{"it hangs", "echo thinking; exec sleep 60", 3 * time.Second, []string{"etcd became healthy", "deadline", "3s", "thinking"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Up(t.Context(), testConfig(t, script(t, tt.script)))
+			c := testConfig(t, script(t, tt.script))
+			c.Deadline = tt.deadline
+			_, err := Up(t.Context(), c)
 			if err == nil {
 				t.Fatal("it came up")
 			}
@@ -67,6 +70,7 @@ func TestUpReportsTheFailedProgramAndItsLog(t *testing.T) {
 
 func TestDownStopsAFailedStart(t *testing.T) {
 	c := &ControlPlane{config: testConfig(t, script(t, "exec sleep 60"))}
+	c.config.Deadline = 300 * time.Millisecond
 	if err := c.complete(); err != nil {
 		t.Fatal(err)
 	}

@@ -219,13 +219,27 @@ func TestAttemptsThatStartTooLateTripAGuard(t *testing.T) {
 
 func TestEndBeforeTheProofIsInvalid(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(good))
-	defer server.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	r, err := reportOf(Run(ctx, shortOptions(server.Listener.Addr().String(), t)))
+	var baseline atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if good(w, r); baseline.Load() {
+			cancel()
+		}
+	}))
+	defer server.Close()
+	o := shortOptions(server.Listener.Addr().String(), t)
+	var said []string
+	o.Progress = func(text string) {
+		said = append(said, text)
+		baseline.Store(strings.HasPrefix(text, "baseline"))
+	}
+	r, err := reportOf(Run(ctx, o))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if last := said[len(said)-1]; !strings.HasPrefix(last, "ended before the detector was proved") {
+		t.Errorf("its last words are %q", last)
 	}
 	if r.Verdict != analysis.Invalid || r.DetectionFloor.Ms != nil {
 		t.Errorf("verdict %s with floor %v, want invalid without one", r.Verdict, r.DetectionFloor.Ms)
