@@ -15,6 +15,7 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/testfiles"
 )
 
 const shipped = "../../deploy/watch"
@@ -60,7 +61,7 @@ func TestRoleHasTheRightsOfAWatch(t *testing.T) {
 		t.Errorf("the roles allow  %s\na watch checks   %s", strings.Join(has, ", "), strings.Join(want, ", "))
 	}
 	s := newStand(t)
-	a := address()
+	a := testfiles.Loopback(t)
 	listen(t, a)
 	s.service("web", nil, a)
 	s.endpoint("web", true)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/testfiles"
 )
 
 // node applies a node with an address.
@@ -27,7 +28,7 @@ func (s *stand) node(name, address string, ready bool) {
 func TestNodePortsAreMeasuredOnEachNode(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a, b, c := address(), address(), address()
+	a, b, c := testfiles.Loopback(t), testfiles.Loopback(t), testfiles.Loopback(t)
 	listen(t, a)
 	l := listen(t, b)
 	listen(t, c)
@@ -66,7 +67,7 @@ func TestNodePortsAreMeasuredOnEachNode(t *testing.T) {
 func TestProxyIsACauseBehindAnUnknownLoadBalancer(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a := address()
+	a := testfiles.Loopback(t)
 	l := listen(t, a)
 	s.service("web", nil, a)
 	s.endpoint("web", true)

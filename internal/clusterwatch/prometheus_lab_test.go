@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/testfiles"
 )
 
 // promServer is a running Prometheus with the shipped rules.
@@ -118,7 +119,7 @@ func TestPrometheusCountsAsTheReport(t *testing.T) {
 		t.Errorf("promtool check rules: %v\n%s", err, out)
 	}
 	s := newStand(t)
-	a, b := address(), address()
+	a, b := testfiles.Loopback(t), testfiles.Loopback(t)
 	l := listen(t, a)
 	listen(t, b)
 	s.service("web", nil, a)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 )
 
@@ -32,7 +33,7 @@ func (r *running) killed() Options {
 func TestResumedWatchHasMissingTime(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a, b := address(), address()
+	a, b := testfiles.Loopback(t), testfiles.Loopback(t)
 	listen(t, a)
 	listen(t, b)
 	s.service("web", nil, a)
@@ -67,7 +68,7 @@ func TestResumedWatchHasMissingTime(t *testing.T) {
 func TestResumedWatchMeasuresWhatIsLeftOfItsDuration(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a := address()
+	a := testfiles.Loopback(t)
 	listen(t, a)
 	s.service("web", nil, a)
 	r := s.start(s.options())
@@ -117,7 +118,7 @@ func TestResumedWatchMeasuresWhatIsLeftOfItsDuration(t *testing.T) {
 func TestLossAfterAKillIsSeen(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a := address()
+	a := testfiles.Loopback(t)
 	l := listen(t, a)
 	s.service("web", nil, a)
 	r := s.start(s.options())
@@ -164,7 +165,7 @@ func TestLanesBeginAfterTheirLookUps(t *testing.T) {
 	s := newStand(t)
 	addresses, slow := map[string]netip.Addr{}, new(atomic.Bool)
 	for _, name := range []string{"a", "b", "c"} {
-		at := address()
+		at := testfiles.Loopback(t)
 		listen(t, at)
 		addresses[name+".example"] = netip.MustParseAddr(at)
 		s.balanced(name, name+".example")
@@ -202,7 +203,7 @@ func TestLanesBeginAfterTheirLookUps(t *testing.T) {
 func TestWatchKilledInItsBaselineIsNotResumed(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a := address()
+	a := testfiles.Loopback(t)
 	listen(t, a)
 	s.service("web", nil, a)
 	o := s.options()

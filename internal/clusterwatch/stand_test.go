@@ -3,6 +3,7 @@ package clusterwatch
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -115,33 +116,15 @@ func (s *stand) review(w http.ResponseWriter, r *http.Request, next http.Handler
 		next.ServeHTTP(w, r)
 		return
 	}
-	body := new(strings.Builder)
-	_, _ = fmt.Fprint(body, readAll(r))
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		s.t.Error(err)
+	}
 	verb, resource, _ := strings.Cut(*refused, " ")
-	allowed := !strings.Contains(body.String(), `"verb":"`+verb+`"`) || !strings.Contains(body.String(), `"resource":"`+resource+`"`)
+	allowed := !strings.Contains(string(body), `"verb":"`+verb+`"`) || !strings.Contains(string(body), `"resource":"`+resource+`"`)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	fmt.Fprintf(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":%v}}`, allowed)
-}
-
-func readAll(r *http.Request) string {
-	data := make([]byte, 1<<16)
-	n := 0
-	for {
-		k, err := r.Body.Read(data[n:])
-		n += k
-		if err != nil {
-			return string(data[:n])
-		}
-	}
-}
-
-var addresses atomic.Uint32
-
-// address returns a loopback address that no other test uses.
-func address() string {
-	n := addresses.Add(1)
-	return fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()>>8&0x3f, os.Getpid()&0xff, 1+n%250)
 }
 
 // servicePort is the port of all Services.

@@ -7,17 +7,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hitless/hitless/internal/testfiles"
 )
 
 // A watch that cannot measure ends with one error, within a bounded time, and leaves no folder.
 func TestWhatCannotBeWatched(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a := address()
+	a := testfiles.Loopback(t)
 	listen(t, a)
 	s.service("web", map[string]string{"tier": "edge"}, a)
 	s.service("inside", nil)
-	s.service("dead", map[string]string{"tier": "dead"}, address())
+	s.service("dead", map[string]string{"tier": "dead"}, testfiles.Loopback(t))
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never answers
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/cluster"
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
@@ -22,7 +23,7 @@ func laneName(service, address string) string { return "shop/" + service + ":180
 func TestLanesFollowTheServices(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a, b, c, d := address(), address(), address(), address()
+	a, b, c, d := testfiles.Loopback(t), testfiles.Loopback(t), testfiles.Loopback(t), testfiles.Loopback(t)
 	for _, each := range []string{a, b, c} {
 		listen(t, each)
 	}
@@ -66,7 +67,7 @@ type movedService struct {
 }
 
 func newMovedService(t *testing.T) movedService {
-	m := movedService{stand: newStand(t), web: address(), first: address(), next: address()}
+	m := movedService{stand: newStand(t), web: testfiles.Loopback(t), first: testfiles.Loopback(t), next: testfiles.Loopback(t)}
 	listen(t, m.web)
 	listen(t, m.next)
 	m.server = listen(t, m.first)
@@ -133,7 +134,7 @@ func TestAnAddressThatComesBackAtTheEnd(t *testing.T) {
 func TestAddressThatChangesAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a, b, c := address(), address(), address()
+	a, b, c := testfiles.Loopback(t), testfiles.Loopback(t), testfiles.Loopback(t)
 	for _, each := range []string{a, b, c} {
 		listen(t, each)
 	}
@@ -154,7 +155,7 @@ func TestAddressThatChangesAtOnce(t *testing.T) {
 func TestLossHasItsBoundsAndItsCause(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a := address()
+	a := testfiles.Loopback(t)
 	l := listen(t, a)
 	s.service("web", nil, a)
 	s.endpoint("web", true)
@@ -188,7 +189,7 @@ func TestLossHasItsBoundsAndItsCause(t *testing.T) {
 func TestAnotherServiceExplainsNothing(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a, b := address(), address()
+	a, b := testfiles.Loopback(t), testfiles.Loopback(t)
 	l := listen(t, a)
 	listen(t, b)
 	s.service("web", nil, a)
@@ -221,7 +222,7 @@ func TestLossBeforeADeletion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStand(t)
-			a, b := address(), address()
+			a, b := testfiles.Loopback(t), testfiles.Loopback(t)
 			l := listen(t, a)
 			listen(t, b)
 			s.service("gone", nil, a)
@@ -264,14 +265,14 @@ func TestRevokedCredentialsAreNoPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStand(t)
-			a := address()
+			a := testfiles.Loopback(t)
 			listen(t, a)
 			s.service("web", nil, a)
 			r := s.start(s.options())
 			r.goesOn(10)
 			s.revoked.Store(int32(c.status))
 			s.api.CloseClientConnections()
-			s.service("late", nil, address())
+			s.service("late", nil, testfiles.Loopback(t))
 			r.recorded("the API server refuses to list the Services")
 			if c.back {
 				s.revoked.Store(0)
@@ -360,7 +361,7 @@ func TestNoIDIsLeft(t *testing.T) {
 func TestAPIOutageIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	a, b := address(), address()
+	a, b := testfiles.Loopback(t), testfiles.Loopback(t)
 	listen(t, a)
 	l := listen(t, b)
 	s.service("web", nil, a)

@@ -27,6 +27,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/replay"
 	"github.com/hitless/hitless/record"
@@ -50,7 +51,7 @@ func standing(t *testing.T, fault func(next http.Handler) http.Handler) *stand {
 	t.Helper()
 	s := &stand{server: replay.New(), clock: &skipping{}}
 	s.clock.shortest.Store(int64(waits))
-	host := ownHost()
+	host := testfiles.Loopback(t)
 	nodes := []string{"worker-1", "worker-2", "worker-3"}
 	addNodes(t, s.server, nodes, host)
 	inside := httptest.NewServer(s.server.Handler())
@@ -93,14 +94,6 @@ func (s *stand) play(t *testing.T, nodes []string, host string) {
 	s.idle = func() { cancel(); all.Wait() }
 	t.Cleanup(s.idle)
 }
-
-// ownHost returns a loopback address that no other test uses, so that its ports are free.
-func ownHost() string {
-	n := hosts.Add(1)
-	return fmt.Sprintf("127.%d.%d.%d", 64+os.Getpid()>>8&0x3f, os.Getpid()&0xff, 1+n%250)
-}
-
-var hosts atomic.Uint32
 
 // door is a proxy to an API server. When it is shut, connections are refused and open ones are closed.
 type door struct {

@@ -1,4 +1,4 @@
-// Package testfiles helps tests with files, such as golden files, schemas and pages in a browser, and with addresses that refuse.
+// Package testfiles helps tests with files, such as golden files, schemas and pages in a browser, and with addresses of loopback.
 package testfiles
 
 import (
