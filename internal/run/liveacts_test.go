@@ -239,13 +239,22 @@ func TestLiveUpgradeChangesProxyImage(t *testing.T) {
 	}
 }
 
-// An image whose pods do not become ready makes the run invalid, and the old image is restored.
+// An image whose pods do not become ready makes the run invalid. The error has the reason of a pod, and the old image is restored.
 func TestFailedLiveUpgradeIsRestored(t *testing.T) {
 	t.Parallel()
-	s := faulty(t, hurryOn("patch daemonsets.apps"))
+	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
+		return func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if asked(r) == "list pods" && s.proxyWaits(t) {
+					s.clock.hurry()
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+	})
 	s.awaitProxies(t)
 	e := s.run(t.Context(), t, "upgrade", disrupts(map[string]string{"proxy": proxySet, "image": badImage}))
-	e.want(t, 3, "put "+badImage+" in the place of "+firstImage, "waited 12m", "which is not ready")
+	e.want(t, 3, "put "+badImage+" in the place of "+firstImage, "waited 12m", "which is not ready (ImagePullBackOff: Back-off pulling image)")
 	s.wantProxy(t, firstImage)
 	if said := strings.Join(e.said, "\n"); !strings.Contains(said, "put back the DaemonSet kube-system/kube-proxy") {
 		t.Errorf("the output does not say that the image was restored:\n%s", said)

@@ -287,50 +287,73 @@ func TestLiveRunWithStuckNamespace(t *testing.T) {
 	s.named(t, e, keeps)
 }
 
-// A quota can forbid the namespace, before anything is created, or pods, during setup. Both errors have the cluster's message and advice,
-// and nothing is left.
-func TestLiveRunWithQuota(t *testing.T) {
+// A quota can forbid the namespace, before anything is created. The error has the cluster's message and advice, and nothing is left.
+func TestLiveRunWithQuotaOfNamespaces(t *testing.T) {
 	t.Parallel()
-	t.Run("of namespaces", func(t *testing.T) {
-		t.Parallel()
-		s := standing(t, refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team, requested: count/namespaces=1")),
-			func(r *http.Request) bool { return asked(r) == "create namespaces" }))
-		e := s.run(t.Context(), t, "rollout", nil)
-		e.want(t, 2, "creating the run's namespace", "exceeded quota: team", "raise it")
-		if left := s.left(t); len(left) != 0 {
-			t.Errorf("%v are left", left)
-		}
-	})
-	t.Run("of pods", func(t *testing.T) {
-		t.Parallel()
-		s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
-			return func(next http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if asked(r) == "get deployments.apps" {
-						s.clock.hurry()
-						s.noPods(t, r.URL.Path)
-					}
-					next.ServeHTTP(w, r)
-				})
+	s := standing(t, refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team, requested: count/namespaces=1")),
+		func(r *http.Request) bool { return asked(r) == "create namespaces" }))
+	e := s.run(t.Context(), t, "rollout", nil)
+	e.want(t, 2, "creating the run's namespace", "exceeded quota: team", "raise it")
+	if left := s.left(t); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+}
+
+// Pods that do not become ready make the run invalid after 2 minutes. The error has the cluster's reason, and nothing is left.
+func TestLiveRunWhosePodsDoNotBecomeReady(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state func(s *stand, t *testing.T, namespace, deployment string)
+		why   []string
+	}{
+		"a quota": {(*stand).noPods, []string{"exceeded quota: compute, requested: pods=1", "raise it"}},
+		"no node fits": {onePod(corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Message: "0/3 nodes are available: 3 Insufficient cpu."}}}), []string{"pod web-1 has no node: 0/3 nodes are available: 3 Insufficient cpu."}},
+		"an image": {onePod(corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: "ImagePullBackOff", Message: "Back-off pulling image"}}}}}), []string{"pod web-1 waits (ImagePullBackOff): Back-off pulling image"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
+				return func(next http.Handler) http.Handler {
+					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if asked(r) == "get deployments.apps" {
+							s.clock.hurry()
+							parts := strings.Split(r.URL.Path, "/")
+							c.state(s, t, parts[5], parts[7])
+						}
+						next.ServeHTTP(w, r)
+					})
+				}
+			})
+			s.idle() // stops the controllers that would create the pods
+			e := s.run(t.Context(), t, "rollout", nil)
+			e.want(t, 3, append(c.why, "deploy web", "waited 2m")...)
+			if left := s.left(t); len(left) != 0 {
+				t.Errorf("%v are left", left)
 			}
 		})
-		s.idle() // stops the controllers that would create the pods
-		e := s.run(t.Context(), t, "rollout", nil)
-		e.want(t, 3, "deploy web", "waited 2m", `exceeded quota: compute, requested: pods=1`, "raise it")
-		if left := s.left(t); len(left) != 0 {
-			t.Errorf("%v are left", left)
-		}
-	})
+	}
 }
 
 // noPods sets the condition of a Deployment whose pods a quota forbids.
-func (s *stand) noPods(t *testing.T, path string) {
-	parts := strings.Split(path, "/")
+func (s *stand) noPods(t *testing.T, namespace, deployment string) {
 	status, _ := json.Marshal(map[string]any{"status": appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure,
 		Status: corev1.ConditionTrue, Message: `pods "web-1" is forbidden: exceeded quota: compute, requested: pods=1, used: pods=10, limited: pods=10`}}}})
-	_, err := s.direct.AppsV1().Deployments(parts[5]).Patch(context.Background(), parts[7], types.MergePatchType, status, metav1.PatchOptions{}, "status")
+	_, err := s.direct.AppsV1().Deployments(namespace).Patch(context.Background(), deployment, types.MergePatchType, status, metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// onePod gives a Deployment one pod with this status.
+func onePod(status corev1.PodStatus) func(s *stand, t *testing.T, namespace, deployment string) {
+	return func(s *stand, t *testing.T, namespace, deployment string) {
+		pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment + "-1",
+			Labels: map[string]string{"app": deployment}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}, Status: status}
+		if _, err := s.server.Apply(pod); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

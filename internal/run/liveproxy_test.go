@@ -129,6 +129,18 @@ func (s *stand) proxies(t *testing.T) map[string]string {
 	return uids
 }
 
+// proxyWaits reports whether a container of a proxy's pod waits.
+func (s *stand) proxyWaits(t *testing.T) bool {
+	list, err := s.direct.CoreV1().Pods("kube-system").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	return slices.ContainsFunc(list.Items, func(p corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Waiting != nil
+	})
+}
+
 // proxy returns the proxy's DaemonSet.
 func (s *stand) proxy(t *testing.T) *appsv1.DaemonSet {
 	t.Helper()

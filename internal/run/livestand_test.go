@@ -305,6 +305,7 @@ func setReady(pod *corev1.Pod) (changed bool) {
 	ready := corev1.ConditionTrue
 	if pod.Spec.Containers[0].Image == badImage {
 		ready = corev1.ConditionFalse
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off pulling image"}}}}
 	}
 	for _, g := range pod.Spec.ReadinessGates {
 		if !is(g.ConditionType) {
