@@ -110,6 +110,39 @@ func TestWriteThatMayHaveHappenedIsNotRepeated(t *testing.T) {
 	}
 }
 
+// unavailable is a transport to a server that answers with a status twice, and then with success.
+type unavailable struct{ status, sent int }
+
+func (a *unavailable) RoundTrip(*http.Request) (*http.Response, error) {
+	if a.sent++; a.sent > 2 {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	}
+	return &http.Response{StatusCode: a.status, Body: http.NoBody}, nil
+}
+
+// A read that a load balancer answers (502 to 504) is repeated. A write is not, because it may have happened; nor is a read that
+// the API server itself answers.
+func TestOnlyReadsAnsweredByALoadBalancerAreRepeated(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for status, repeats := range map[int]bool{500: false, 502: true, 503: true, 504: true, 505: false} {
+			a := &unavailable{status: status}
+			p := &retrier{next: a, limit: time.Hour, pause: time.Millisecond, timeout: time.Hour, clock: RealClock{}}
+			r, err := http.NewRequest(method, "http://192.0.2.1", strings.NewReader("body"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, sent := status, 1
+			if repeats && method == http.MethodGet {
+				want, sent = http.StatusOK, 3
+			}
+			answer, err := p.RoundTrip(r)
+			if err != nil || answer.Body.Close() != nil || answer.StatusCode != want || a.sent != sent {
+				t.Errorf("%s answered with %d: %v, sent %d times; want %d, sent %d times", method, status, err, a.sent, want, sent)
+			}
+		}
+	}
+}
+
 // A server that accepts a request and does not answer causes an error.
 func TestSilentAPIServerIsAnError(t *testing.T) {
 	quiet := make(chan struct{})

@@ -228,7 +228,7 @@ func (s *stand) named(t *testing.T, e ended, why string) {
 	}
 }
 
-// Answers of a load balancer (502, 503, 504) count as silence, which the run survives too.
+// An answer of a load balancer to a read counts as silence, which the run survives too.
 func TestLiveRunSurvivesAnswersOfLoadBalancer(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int32
@@ -239,6 +239,37 @@ func TestLiveRunSurvivesAnswersOfLoadBalancer(t *testing.T) {
 	e.finished(t)
 	if logs := e.events(t, record.KindLog); len(logs) == 0 || !strings.Contains(logs[0].Text, "did not answer") {
 		t.Errorf("the record has no event about the silence: %v", logs)
+	}
+}
+
+// A write that a load balancer answers may have happened. It is not repeated, and the error names the step, or the namespace that may exist.
+func TestLiveWriteAnsweredByLoadBalancer(t *testing.T) {
+	t.Parallel()
+	for request, c := range map[string]struct {
+		code int
+		step string
+	}{"create deployments.apps": {3, "deploy web: "}, "create namespaces": {2, "it may exist all the same, and `hitless clean` deletes it"}} {
+		t.Run(request, func(t *testing.T) {
+			t.Parallel()
+			var sent atomic.Int32
+			s := standing(t, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if asked(r) != request {
+						next.ServeHTTP(w, r)
+						return
+					}
+					sent.Add(1)
+					http.Error(w, "no healthy upstream", http.StatusBadGateway)
+				})
+			})
+			s.run(t.Context(), t, "rollout", nil).want(t, c.code, c.step, "no healthy upstream")
+			if n := sent.Load(); n != 1 {
+				t.Errorf("the write was sent %d times, want once", n)
+			}
+			if left := s.left(t); len(left) != 0 {
+				t.Errorf("%v are left", left)
+			}
+		})
 	}
 }
 
