@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,24 +80,35 @@ func runOn(t *testing.T, kubeconfig, scenario string, change func(*run.Options))
 	return out, r, err
 }
 
-// A call that no cluster can run is refused before any request, with advice.
+// A call that no cluster can run is refused before any request, with advice. Only a cluster can tell how many nodes it has.
 func TestInvalidLiveRunIsRefusedWithAdvice(t *testing.T) {
-	_, kubeconfig := newLiveCluster(t, 1, nil)
+	var requests atomic.Int32
+	_, kubeconfig := newLiveCluster(t, 1, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			next.ServeHTTP(w, r)
+		})
+	})
 	for name, c := range map[string]struct {
 		scenario string
 		set      map[string]string
 		target   string
 		want     string
+		asks     bool
 	}{
-		"a scenario for nodes":   {"interference", nil, "", "drain, flap, policy, quiet, restart, rollout, scale, upgrade"},
-		"a proxy's feature":      {"rollout", map[string]string{"terminatingFallback": "off"}, "", "a live cluster decides which proxy runs"},
-		"a lane of datagrams":    {"rollout", map[string]string{"lanes": "udp-fresh"}, "", "lanes of TCP"},
-		"a target":               {"quiet", nil, "ingress", "loadBalancer or nodePort"},
-		"Local over a node port": {"rollout", nil, "nodePort", "trafficPolicy=Cluster"},
-		"too few nodes":          {"policy", nil, "", "1 nodes take pods"},
+		"a scenario for nodes":   {"interference", nil, "", "drain, flap, policy, quiet, restart, rollout, scale, upgrade", false},
+		"a proxy's feature":      {"rollout", map[string]string{"terminatingFallback": "off"}, "", "a live cluster decides which proxy runs", false},
+		"a lane of datagrams":    {"rollout", map[string]string{"lanes": "udp-fresh"}, "", "lanes of TCP", false},
+		"a target":               {"quiet", nil, "ingress", "loadBalancer or nodePort", false},
+		"Local over a node port": {"rollout", nil, "nodePort", "trafficPolicy=Cluster", false},
+		"too few nodes":          {"policy", nil, "", "1 nodes take pods", true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			requests.Store(0)
 			out, _, err := runOn(t, kubeconfig, c.scenario, func(o *run.Options) { o.Set, o.Live.Target = c.set, c.target })
+			if n := requests.Load(); (n > 0) != c.asks {
+				t.Errorf("the API server got %d requests", n)
+			}
 			if !run.IsUsage(err) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want a usage error with %q", err, c.want)
 			}

@@ -53,9 +53,11 @@ func TestLiveRestartReplacesProxyPods(t *testing.T) {
 	for _, event := range e.events(t, record.KindProxy) {
 		seen[event.Node+" "+string(event.Body.(record.Proxy).State)] = true
 	}
-	for _, want := range []string{"worker-1 stopped", "worker-2 exited", "worker-3 started", "worker-1 ready"} {
-		if !seen[want] {
-			t.Errorf("the record lacks %q: %v", want, seen)
+	for node := range before {
+		for _, state := range []record.ProxyState{record.ProxyStopped, record.ProxyExited, record.ProxyStarted, record.ProxyReady} {
+			if want := node + " " + string(state); !seen[want] {
+				t.Errorf("the record lacks %q: %v", want, seen)
+			}
 		}
 	}
 	s.wantProxy(t, firstImage)

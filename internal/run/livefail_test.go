@@ -85,26 +85,23 @@ func clientOf(t *testing.T, kubeconfig string) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
-// An obstacle before the first write is a usage error with advice, and nothing is left.
-func TestLiveObstacleBeforeStartIsUsageError(t *testing.T) {
-	for name, c := range map[string]struct {
-		wrap func(http.Handler) http.Handler
-		want []string
-	}{
-		"an expired token": {refuse(expired, func(*http.Request) bool { return true }), []string{"expired", "log in again"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, kubeconfig := newLiveCluster(t, 3, c.wrap)
-			_, _, err := runOn(t, kubeconfig, "rollout", nil)
-			if !run.IsUsage(err) {
-				t.Fatalf("%v, want a usage error", err)
-			}
-			for _, want := range c.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v\nlacks %q", err, want)
-				}
-			}
-		})
+// A token that has expired before the run is a usage error with advice, and the run tries to write nothing.
+func TestLiveRunWithExpiredToken(t *testing.T) {
+	var wrote atomic.Bool
+	_, kubeconfig := newLiveCluster(t, 3, func(next http.Handler) http.Handler {
+		return notes(&wrote, refuse(expired, func(*http.Request) bool { return true })(next))
+	})
+	_, _, err := runOn(t, kubeconfig, "rollout", nil)
+	if !run.IsUsage(err) {
+		t.Fatalf("%v, want a usage error", err)
+	}
+	for _, want := range []string{"expired", "log in again"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nlacks %q", err, want)
+		}
+	}
+	if wrote.Load() {
+		t.Error("a write was tried")
 	}
 }
 

@@ -510,6 +510,9 @@ func TestLiveRunRetriesConflicts(t *testing.T) {
 				func(r *http.Request) bool { return asked(r) == request && asks.Add(1)%2 == 1 }))
 			s.run(t.Context(), t, scenario, disrupts(map[string]map[string]string{"drain": {"node": "worker-1"}}[scenario])).finished(t)
 			s.wantNode(t, "worker-1")
+			if n := asks.Load(); n < 2 {
+				t.Errorf("%s was sent %d times, want a conflict and a repetition", request, n)
+			}
 		})
 	}
 }

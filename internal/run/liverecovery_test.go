@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/record"
 )
 
@@ -47,17 +48,22 @@ func TestLiveProxiesDeadAfterRestart(t *testing.T) {
 		})
 	})
 	s.awaitProxies(t)
-	e := s.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet}))
+	const never = "worker-3"
+	addNodes(t, s.server, []string{never}, testfiles.Loopback(t)) // at an address where nothing listens
+	e := s.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet, "recoverWithin": "10s"}))
 	e.finished(t)
-	if states := recoveryStates(t, e); states[record.RecoveryFailed] != 3 || len(states) != 1 {
-		t.Errorf("the check recorded %v, want 3 nodes that failed", states)
+	if states := recoveryStates(t, e); states[record.RecoveryFailed] != 2 || states[record.RecoveryUnchecked] != 1 || len(states) != 2 {
+		t.Errorf("the check recorded %v, want 2 nodes that failed and an unchecked one", states)
 	}
 	nodes := e.result.Report.Recovery.Nodes
 	if len(nodes) != 3 {
 		t.Errorf("the report has %d nodes, want 3", len(nodes))
 	}
 	for _, n := range nodes {
-		if n.State != analysis.RecoveryFailed || n.Since == nil {
+		if n.Node == never && (n.State != analysis.RecoveryUnchecked || n.Since != nil) {
+			t.Errorf("%+v, want unchecked", n)
+		}
+		if n.Node != never && (n.State != analysis.RecoveryFailed || n.Since == nil) {
 			t.Errorf("%+v, want failed, with the time since when", n)
 		}
 	}
