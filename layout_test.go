@@ -76,7 +76,7 @@ var importRules = []importRule{
 	{tree: "internal/site", imports: []string{"record", "observers", "probes", "scenarios", "analysis", "reports", "lab", "cluster", "internal/bench", "internal/cache", "internal/guest", "internal/input", "internal/prober", "internal/progress", "internal/version"},
 		reason: "a site prepares, drives and collects, and does not know which scenario runs"},
 	{tree: "internal/run", imports: []string{"record", "scenarios", "analysis", "reports", "lab", "cluster", "internal/bench", "internal/cache", "internal/guest", "internal/input", "internal/progress", "internal/recording", "internal/shard", "internal/site", "internal/version"},
-		tests: []string{"probes"}, reason: "one run, from the options to the verdict"},
+		tests: []string{"probes", "suites"}, reason: "one run, from the options to the verdict"},
 	{tree: "internal/merge", imports: []string{"record", "analysis", "reports", "internal/run", "internal/shard", "suites/conformance"}, reason: "the whole is made of what the shards wrote"},
 	{tree: "internal/results", imports: []string{"record", "scenarios", "analysis", "reports", "lab", "internal/bench", "internal/cache", "internal/input", "internal/run", "internal/site", "internal/units", "suites/conformance", "suites/mutants"},
 		reason: "results are read in the formats of those who write them"},

@@ -8,42 +8,55 @@ import (
 	"github.com/onsi/ginkgo/v2"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
 )
 
-// Report waits for the run and returns its report. It returns an error when the run is invalid, when the report contradicts the
-// history, or when events do not explain the losses.
-func (f *Future) Report() (*analysis.Report, error) {
+// Finished waits for the run and returns it with its history. The spec fails when the run has no report or is invalid, when the report
+// contradicts the history, or when events do not explain the losses.
+func (f *Future) Finished() (*run.Result, *record.History) {
+	ginkgo.GinkgoHelper()
+	result, history, err := f.finished()
+	if err != nil {
+		ginkgo.Fail(err.Error())
+	}
+	return result, history
+}
+
+// Report returns the report of a run. The spec fails as with Finished.
+func (f *Future) Report() *analysis.Report {
+	ginkgo.GinkgoHelper()
+	result, _ := f.Finished()
+	return result.Report
+}
+
+func (f *Future) finished() (*run.Result, *record.History, error) {
 	result, history, err := f.Wait()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r := result.Report
 	fmt.Fprintln(ginkgo.GinkgoWriter, strings.Join(r.Reasons, "; "))
 	if r.Verdict == analysis.Invalid {
-		return r, fmt.Errorf("the run in %s is invalid: %s", result.Dir, strings.Join(r.Reasons, "; "))
+		return nil, nil, fmt.Errorf("the run in %s is invalid: %s", result.Dir, strings.Join(r.Reasons, "; "))
 	}
 	if err := analysis.CheckAgreement(history, r); err != nil {
-		return r, err
+		return nil, nil, err
 	}
-	return r, CheckExplained(r)
+	return result, history, CheckExplained(r)
 }
 
 // Runs are the runs of a suite by name.
 type Runs map[string]*Future
 
-// Report returns the report of a started run. The spec fails on the errors of Future.Report.
+// Report returns the report of a started run. The spec fails as with Future.Finished.
 func (r Runs) Report(name string) *analysis.Report {
 	ginkgo.GinkgoHelper()
 	f, found := r[name]
 	if !found {
 		ginkgo.Fail(fmt.Sprintf("run %q was not started", name))
 	}
-	report, err := f.Report()
-	if err != nil {
-		ginkgo.Fail(err.Error())
-	}
-	return report
+	return f.Report()
 }
 
 // CheckLossless returns an error unless the verdict is pass and no connection was dropped or delayed.
@@ -64,6 +77,16 @@ func FindLane(r *analysis.Report, name string) (analysis.LaneReport, error) {
 	return r.Lanes[i], nil
 }
 
+// LaneOf is FindLane in a spec, which fails without the lane.
+func LaneOf(r *analysis.Report, name string) analysis.LaneReport {
+	ginkgo.GinkgoHelper()
+	l, err := FindLane(r, name)
+	if err != nil {
+		ginkgo.Fail(err.Error())
+	}
+	return l
+}
+
 // EventTime returns the time of the first later event of the kind on the node with words in its text. Times are in seconds since the
 // start of the run.
 func EventTime(r *analysis.Report, after float64, kind record.Kind, node, words string) (float64, error) {
@@ -73,6 +96,16 @@ func EventTime(r *analysis.Report, after float64, kind record.Kind, node, words 
 		}
 	}
 	return 0, fmt.Errorf("no event %s on %q after +%.3f s has %q in its text", kind, node, after, words)
+}
+
+// TimeOf is EventTime in a spec, which fails without the event.
+func TimeOf(r *analysis.Report, after float64, kind record.Kind, node, words string) float64 {
+	ginkgo.GinkgoHelper()
+	at, err := EventTime(r, after, kind, node, words)
+	if err != nil {
+		ginkgo.Fail(err.Error())
+	}
+	return at
 }
 
 // CheckExplained returns an error when events explain less than 95 % of the lost connections; it lists the unexplained outages.

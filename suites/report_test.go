@@ -2,18 +2,47 @@ package suites
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/record"
+	"github.com/hitless/hitless/record/recordtest"
 )
 
 func TestFailedRunHasNoReport(t *testing.T) {
 	f := &Future{done: make(chan struct{}), err: errors.New("the guest ended early")}
 	close(f.done)
-	if _, err := f.Report(); !errors.Is(err, f.err) {
+	if _, _, err := f.finished(); !errors.Is(err, f.err) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A run is finished only with a report that is valid, agrees with the history, and explains the losses.
+func TestAFinishedRunHasACheckedReport(t *testing.T) {
+	o := recordtest.Failing()
+	history := o.Start(o.Lab()).Write(t)
+	for name, test := range map[string]struct {
+		change func(r *analysis.Report)
+		want   string
+	}{
+		"as it is":            {func(*analysis.Report) {}, ""},
+		"invalid":             {func(r *analysis.Report) { r.Verdict = analysis.Invalid }, "is invalid"},
+		"one attempt more":    {func(r *analysis.Report) { r.Totals.Attempts++ }, "attempts"},
+		"losses of no reason": {func(r *analysis.Report) { r.Unexplained.Share = 1 }, "events explain 0.0 %"},
+	} {
+		r, err := analysis.Build(history)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test.change(r)
+		f := &Future{done: make(chan struct{}), result: &run.Result{Report: r, Dir: filepath.Dir(history.Dir())}}
+		close(f.done)
+		if _, _, err := f.finished(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
 	}
 }
 

@@ -78,16 +78,22 @@ var Program = sync.OnceValues(func() (string, error) {
 
 // TestProgram builds hitless with build tag lab, which adds the guest programs of tests, such as guest.TestsScenario.
 func TestProgram(file string) error {
-	return build("github.com/hitless/hitless/cmd/hitless", file, "-tags", "lab")
+	return build("github.com/hitless/hitless/cmd/hitless", file, "build", "-tags", "lab")
 }
 
 // Build builds a package as a static program without symbols and commit stamp. The same sources must give the same program, because
 // the program is an input of the history. Errors include the compiler's output.
-func Build(source, program string) error { return build(source, program) }
+func Build(source, program string) error { return build(source, program, "build") }
 
-func build(source, program string, flags ...string) error {
-	args := append([]string{"build", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-ldflags", "-s -w", "-o", program}, flags...)
-	cmd := exec.Command("go", append(args, source)...)
+// BuildTests builds the tests of a package, and those with a tag, as Build does.
+func BuildTests(source, program, tag string) error {
+	return build(source, program, "test", "-c", "-vet=off", "-tags", tag)
+}
+
+// build calls a subcommand of go that compiles. With these flags programs and tests share the compiled packages.
+func build(source, program string, subcommand ...string) error {
+	args := append(subcommand, "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, source)
+	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w: %s", source, err, out)

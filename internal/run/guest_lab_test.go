@@ -7,6 +7,7 @@ import (
 	"context"
 	"debug/buildinfo"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/suites"
 )
 
 // program is a new build of hitless with the guest programs for tests.
@@ -33,11 +35,10 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "hitless")
-	build := exec.Command("go", "build", "-tags", "lab", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "../../cmd/hitless")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	build.Stderr = os.Stderr
 	code := 1
-	if build.Run() == nil {
+	if err := suites.TestProgram(program); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
 		code = m.Run()
 	}
 	os.RemoveAll(dir)

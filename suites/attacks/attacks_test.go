@@ -108,8 +108,7 @@ func (a attack) expectFailures(r *analysis.Report) {
 	if a.lane == "" {
 		return
 	}
-	l, err := suites.FindLane(r, a.lane)
-	Expect(err).NotTo(HaveOccurred())
+	l := suites.LaneOf(r, a.lane)
 	if a.among > 0 {
 		Expect(slices.ContainsFunc(l.Outages, a.isOwn)).To(BeTrue(), "none of the outages is that of the fault: %+v", l.Outages)
 		return

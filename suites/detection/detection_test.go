@@ -37,12 +37,10 @@ var _ = BeforeSuite(func() {
 		Set: map[string]string{"replicas": "3"}})
 })
 
+// report is the report of a run whose paths are those of the load balancer.
 func report(f *suites.Future) *analysis.Report {
 	GinkgoHelper()
-	result, history, err := f.Wait()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed())
-	Expect(suites.CheckExplained(result.Report)).To(Succeed())
+	result, history := f.Finished()
 	Expect(analysis.CheckPaths(history)).To(Succeed())
 	return result.Report
 }

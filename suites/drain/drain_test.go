@@ -51,32 +51,15 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-// eventTime returns the time of the first event with this kind and text, in seconds.
-func eventTime(r *analysis.Report, kind record.Kind, text string) float64 {
-	GinkgoHelper()
-	for _, e := range r.Events {
-		if e.Kind == kind && e.Text == text {
-			return e.At
-		}
-	}
-	Fail("no event has the text: " + text)
-	return 0
-}
-
-func expectLossless(name string) {
-	GinkgoHelper()
-	Expect(suites.CheckLossless(runs.Report(name))).To(Succeed())
-}
-
 var _ = Describe("a node without pods that the autoscaler removes (KEP-3836)", func() {
-	It("drops no connection when its proxy fails the health checks while it still forwards", suites.Smoke, func() { expectLossless("scaledown") })
+	It("drops no connection when its proxy fails the health checks while it still forwards", suites.Smoke, func() { Expect(suites.CheckLossless(runs.Report("scaledown"))).To(Succeed()) })
 
 	It("drops connections until the load balancer removes it, when its proxy passes the health checks", func() {
 		r := runs.Report("scaledown ignores taint")
 		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		Expect(r.Lanes[0].Outages).To(HaveLen(1))
 		o := r.Lanes[0].Outages[0]
-		Expect(o.From).To(BeNumerically("~", eventTime(r, record.KindNode, o.Node+" lost power"), 0.5))
+		Expect(o.From).To(BeNumerically("~", suites.TimeOf(r, 0, record.KindNode, o.Node, o.Node+" lost power"), 0.5))
 		Expect(o.LowerMs).To(BeNumerically(">=", 9_500), "three checks of 5 s each, the first up to 5 s later")
 		Expect(o.UpperMs).To(BeNumerically("<=", 21_000))
 		Expect(o.Cause.Event).To(Equal("node off"), "%+v", o.Cause)
@@ -85,7 +68,7 @@ var _ = Describe("a node without pods that the autoscaler removes (KEP-3836)", f
 })
 
 var _ = Describe("a node that is drained, behind externalTrafficPolicy: Local", suites.Nightly, func() {
-	It("drops no connection", func() { expectLossless("drain") })
+	It("drops no connection", func() { Expect(suites.CheckLossless(runs.Report("drain"))).To(Succeed()) })
 })
 
 var _ = Describe("a node that loses power and boots again", suites.Nightly, func() {
@@ -93,7 +76,7 @@ var _ = Describe("a node that loses power and boots again", suites.Nightly, func
 		r := runs.Report("reboot")
 		Expect(r.Verdict).To(Equal(analysis.Pass), "no proxy can prevent this loss: %v", r.Reasons)
 		Expect(r.ExcusedAttempts()).To(Equal(r.Totals.Dropped + r.Totals.Delayed))
-		boots := eventTime(r, record.KindNode, "node-1 boots")
+		boots := suites.TimeOf(r, 0, record.KindNode, "node-1", "node-1 boots")
 		Expect(r.Lanes[0].Outages).NotTo(BeEmpty())
 		for _, o := range r.Lanes[0].Outages {
 			Expect(o.To).To(BeNumerically("<", boots), "%+v", o)

@@ -113,8 +113,7 @@ var _ = Describe("kube-proxy's own change from mode ipvs to nftables and back", 
 			"tcp-long": {record.Reset, record.ReplyTimeout, record.Stalled, record.Delayed, record.ConnectTimeout},
 		}
 		for lane, classes := range expected {
-			l, err := suites.FindLane(r, lane)
-			Expect(err).NotTo(HaveOccurred())
+			l := suites.LaneOf(r, lane)
 			outages := longestByNode(l)
 			Expect(outages).To(HaveLen(nodes), lane)
 			for node, o := range outages {
@@ -166,7 +165,5 @@ func proxyStart(r *analysis.Report, o analysis.OutageReport) (started, ready flo
 		}
 		at, started = next, next
 	}
-	ready, err := suites.EventTime(r, started, record.KindProxy, o.Node, " is ready")
-	Expect(err).NotTo(HaveOccurred())
-	return started, ready
+	return started, suites.TimeOf(r, started, record.KindProxy, o.Node, " is ready")
 }

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -142,10 +141,8 @@ func image(t *testing.T) (*vm.Image, vm.Kernel) {
 	img.Add("/usr/bin/kube-proxy", built[0].Path, 0o755)
 	for i, name := range packages {
 		file := filepath.Join(t.TempDir(), "tests")
-		build := exec.Command("go", "test", "-c", "-trimpath", "-vet=off", "-gcflags=all=-dwarf=false", "-ldflags=-w", "-tags", "netns", "-o", file, "github.com/hitless/hitless/"+name)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("building the tests of %s: %v: %s", name, err, out)
+		if err := suites.BuildTests("github.com/hitless/hitless/"+name, file, "netns"); err != nil {
+			t.Fatal(err)
 		}
 		img.Add(filepath.Join(guest.TestsDir, fmt.Sprint(i, "-", strings.ReplaceAll(name, "/", "-"))), file, 0o755)
 	}

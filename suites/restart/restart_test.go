@@ -60,21 +60,6 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-// eventTime returns the time of the first such event of a node after a time, in seconds.
-func eventTime(r *analysis.Report, after float64, kind record.Kind, node, words string) float64 {
-	GinkgoHelper()
-	at, err := suites.EventTime(r, after, kind, node, words)
-	Expect(err).NotTo(HaveOccurred())
-	return at
-}
-
-func outages(r *analysis.Report, lane string) []analysis.OutageReport {
-	GinkgoHelper()
-	l, err := suites.FindLane(r, lane)
-	Expect(err).NotTo(HaveOccurred())
-	return l.Outages
-}
-
 var _ = Describe("a pod that becomes ready while its node's proxy restarts", func() {
 	It("causes no dropped connection, new or open, with the bundled proxier", suites.Smoke, func() {
 		Expect(suites.CheckLossless(runs.Report("ready"))).To(Succeed())
@@ -83,15 +68,16 @@ var _ = Describe("a pod that becomes ready while its node's proxy restarts", fun
 	It("stays unused with kube-proxy v1.25.3 in mode ipvs: that node rejects new connections while the other pod is unready (kubernetes#92019)", func() {
 		r := runs.Report("ready with bug")
 		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
-		Expect(outages(r, "tcp-long")).To(BeEmpty(), "open connections continue at weight 0")
-		Expect(outages(r, "tcp-new")).To(HaveLen(1))
-		o := outages(r, "tcp-new")[0]
+		Expect(suites.LaneOf(r, "tcp-long").Outages).To(BeEmpty(), "open connections continue at weight 0")
+		outages := suites.LaneOf(r, "tcp-new").Outages
+		Expect(outages).To(HaveLen(1))
+		o := outages[0]
 		Expect(o.Node).To(Equal("node-1"), "the node whose proxy was restarted")
 		Expect(o.Classes).To(HaveKeyWithValue(record.Rejected.String(), o.Failed()))
 		Expect(o.Cause.Event).To(Equal("pod unready"))
 		Expect(o.Cause.Text).To(ContainSubstring("on node-2 became unready"))
-		unready := eventTime(r, 0, record.KindPod, "node-2", " unready: ")
-		ready := eventTime(r, unready, record.KindPod, "node-2", " ready: ")
+		unready := suites.TimeOf(r, 0, record.KindPod, "node-2", " unready: ")
+		ready := suites.TimeOf(r, unready, record.KindPod, "node-2", " ready: ")
 		Expect(o.From).To(BeNumerically("~", unready, 0.5))
 		Expect(o.To).To(BeNumerically("~", ready, 0.5))
 		Expect(o.LowerMs).To(BeNumerically("~", 1000*(ready-unready), 500))
@@ -115,10 +101,11 @@ var _ = DescribeTable("a pod that exits while its node's proxy does not run: tha
 	func(name, back string) {
 		r := runs.Report(name)
 		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
-		exited := eventTime(r, 0, record.KindPod, "node-1", " exited")
-		again := eventTime(r, exited, record.KindProxy, "node-1", back)
-		Expect(outages(r, "tcp-new")).NotTo(BeEmpty())
-		for _, o := range outages(r, "tcp-new") {
+		exited := suites.TimeOf(r, 0, record.KindPod, "node-1", " exited")
+		again := suites.TimeOf(r, exited, record.KindProxy, "node-1", back)
+		outages := suites.LaneOf(r, "tcp-new").Outages
+		Expect(outages).NotTo(BeEmpty())
+		for _, o := range outages {
 			Expect(o.Node).To(Equal("node-1"), "%+v", o)
 			Expect(o.From).To(BeNumerically(">", exited-0.1), "%+v", o)
 			Expect(o.To).To(BeNumerically("<", again+0.5), "%+v", o)

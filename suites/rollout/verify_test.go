@@ -19,7 +19,7 @@ import (
 
 var _ = Describe("the packets of a run that loses connections", func() {
 	It("agree with its record and report to the attempt", func() {
-		result, history := finished(withoutFallback)
+		result, history := withoutFallback.Finished()
 		r := verified(history, result.Dir)
 		Expect(r.Findings).To(BeEmpty())
 		Expect(r.Doubt()).To(BeEmpty())
@@ -28,7 +28,7 @@ var _ = Describe("the packets of a run that loses connections", func() {
 	})
 
 	DescribeTable("do not agree with the record of a prober that", func(broken prober, kind verify.Kind) {
-		result, history := finished(withoutFallback)
+		result, history := withoutFallback.Finished()
 		r := verified(forged(history, kept{attempt: broken}), result.Dir)
 		Expect(r.Findings).To(ContainElement(HaveField("Kind", kind)))
 	},
@@ -37,7 +37,7 @@ var _ = Describe("the packets of a run that loses connections", func() {
 		Entry("reports a reset as a timeout", renaming, verify.OtherOutcome))
 
 	It("are as many as the client's kernel counted", func() {
-		result, history := finished(withoutFallback)
+		result, history := withoutFallback.Finished()
 		r := verified(history, result.Dir)
 		data, err := os.ReadFile(filepath.Join(result.Dir, record.CountersFile))
 		Expect(err).NotTo(HaveOccurred())
@@ -55,7 +55,7 @@ var _ = Describe("the packets of a run that loses connections", func() {
 
 var _ = Describe("a loop of curl in a run that loses connections", func() {
 	It("fails only in outages of the report", func() {
-		result, history := finished(withoutFallback)
+		result, history := withoutFallback.Finished()
 		r := looped(history, result.Report, result.Dir)
 		Expect(r.Findings).To(BeEmpty())
 		Expect(r.Doubt()).To(BeEmpty())
@@ -63,8 +63,8 @@ var _ = Describe("a loop of curl in a run that loses connections", func() {
 	})
 
 	It("does not agree with a report without these outages", func() {
-		result, _ := finished(withoutFallback)
-		passed, history := finished(withFallback)
+		result, _ := withoutFallback.Finished()
+		passed, history := withFallback.Finished()
 		Expect(passed.Report.Verdict).To(Equal(analysis.Pass))
 		Expect(looped(history, passed.Report, result.Dir).Findings).To(ContainElement(HaveField("Kind", verify.OtherLoop)))
 	})

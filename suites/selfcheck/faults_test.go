@@ -89,14 +89,3 @@ func podOn(history *record.History, node string) string {
 	Fail("no pod answered over " + node)
 	return ""
 }
-
-func lane(r *analysis.Report, name string) analysis.LaneReport {
-	GinkgoHelper()
-	for _, l := range r.Lanes {
-		if l.Name == name {
-			return l
-		}
-	}
-	Fail("the report has no lane " + name)
-	return analysis.LaneReport{}
-}

@@ -53,7 +53,7 @@ var _ = Describe("a pod that ends while the programs of its node's proxy fail", 
 	})
 
 	It("costs connections after they work again with a proxy that tries a failed sync again after 30 s", func() {
-		r := report("slow-retry")
+		r := runs.Report("slow-retry")
 		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		Expect(r.Excused).To(HaveLen(1))
 		Expect(r.Excused[0].Until).To(BeNumerically("~", unblockedAt(r)+2, 0.1))
@@ -65,7 +65,7 @@ var _ = Describe("a pod that ends while the programs of its node's proxy fail", 
 		Expect(last.From+last.LowerMs/1e3).To(BeNumerically(">", r.Excused[0].Until), "%+v", last)
 	})
 
-	It("costs nothing with a proxy that tries it again after 1 s", func() { expectLossless("fast-retry") })
+	It("costs nothing with a proxy that tries it again after 1 s", func() { Expect(suites.CheckLossless(runs.Report("fast-retry"))).To(Succeed()) })
 })
 
 // blockedLines are the steps of a block with policy Cluster in which a pod ends. Another change lets the proxy follow at once.
@@ -98,13 +98,13 @@ var _ = Describe("with policy Cluster, a proxy that is blocked while a pod ends"
 	})
 
 	It("passes if it loses what goes to the pod over the node", func() {
-		r := report("blocked-share")
+		r := runs.Report("blocked-share")
 		Expect(r.Verdict).To(Equal(analysis.Pass), "%v", r.Reasons)
 		Expect(r.ExcusedAttempts()).To(BeNumerically(">", 0))
 	})
 
 	It("fails if it loses everything over the node", func() {
-		r := report("blocked-all")
+		r := runs.Report("blocked-all")
 		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		Expect(r.ExcusedAttempts()).To(And(BeNumerically(">", 0), BeNumerically("<", r.Totals.Dropped+r.Totals.Delayed)))
 	})

@@ -64,7 +64,7 @@ var _ = Describe("kubernetes#71071: endpoints that change while others drain", O
 	DescribeTable("drop no connection", func(version string) {
 		f := finding("k8s-71071", churnName(version, 1))
 		Expect(f.Answer).To(Equal(museum.NotSeen), "%q", f.Reasons)
-		Expect(report(churnName(version, 1)).Totals.Dropped).To(BeZero())
+		Expect(runs.Report(churnName(version, 1)).Totals.Dropped).To(BeZero())
 	},
 		Entry("with v1.12.1, which has no graceful termination yet", "v1.12.1"),
 		Entry("with v1.12.5, which locks its netlink socket", "v1.12.5"),

@@ -33,21 +33,18 @@ func short(more ...string) map[string]string {
 }
 
 // Cilium passes rollouts from each place of a client. What must fail does, with its cause. The first build takes five minutes.
-var _ = DescribeTable("Cilium", suites.Nightly, func(ctx SpecContext, r ciliumRun, want analysis.Verdict, cause string) {
-	o := run.Options{Scenario: r.scenario, Set: r.set, Rate: 50, Seed: 1, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: r.subject}}
-	if r.timeline != "" {
-		line, err := run.ReadTimeline(ctx, filepath.Join("testdata", r.timeline))
+var _ = DescribeTable("Cilium", suites.Nightly, func(ctx SpecContext, c ciliumRun, want analysis.Verdict, cause string) {
+	o := run.Options{Scenario: c.scenario, Set: c.set, Rate: 50, Seed: 1, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: c.subject}}
+	if c.timeline != "" {
+		line, err := run.ReadTimeline(ctx, filepath.Join("testdata", c.timeline))
 		Expect(err).NotTo(HaveOccurred())
 		o.Timeline = line
 	}
-	result, history, err := suites.Start(ctx, GinkgoT().TempDir(), "run", o).Wait()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed())
-	Expect(suites.CheckExplained(result.Report)).To(Succeed())
-	Expect(result.Report.Verdict).To(Equal(want), "%v", result.Report.Reasons)
+	r := suites.Start(ctx, GinkgoT().TempDir(), "run", o).Report()
+	Expect(r.Verdict).To(Equal(want), "%v", r.Reasons)
 	if cause != "" {
 		var causes []string
-		for _, l := range result.Report.Lanes {
+		for _, l := range r.Lanes {
 			for _, outage := range l.Outages {
 				causes = append(causes, outage.Cause.Text)
 			}
@@ -84,8 +81,7 @@ func withoutObjects() string {
 var _ = It("Cilium has the same history whatever other runs have compiled", suites.Nightly, func(ctx SpecContext) {
 	history := func(in, name, scenario string, set map[string]string) string {
 		o := run.Options{Scenario: scenario, Set: set, Rate: 50, Seed: 1, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "cilium@1.20.2", Cache: in}}
-		result, _, err := suites.Start(ctx, GinkgoT().TempDir(), name, o).Wait()
-		Expect(err).NotTo(HaveOccurred())
+		result, _ := suites.Start(ctx, GinkgoT().TempDir(), name, o).Finished()
 		Expect(result.Report.Verdict).To(Equal(analysis.Pass), "%v", result.Report.Reasons)
 		return result.HistorySha256
 	}

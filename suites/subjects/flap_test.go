@@ -32,9 +32,8 @@ func startFlap(ctx context.Context, dir, version string) *suites.Future {
 // watchPhase returns the lane of new connections, and when the open connections were closed. After that time only the proxy acts.
 func watchPhase(name string) (lane analysis.LaneReport, from float64) {
 	GinkgoHelper()
-	r := report(name)
-	Expect(r.Verdict).NotTo(Equal(analysis.Invalid), "%v", r.Reasons)
-	lane = laneOf(r, "tcp-new")
+	r := runs.Report(name)
+	lane = suites.LaneOf(r, "tcp-new")
 	Expect(lane.Attempts).To(BeNumerically(">=", flapWatch.Seconds()*flapRate))
 	for _, e := range r.Events {
 		if e.Kind == record.KindStep && e.Object == "watch" && from == 0 {
@@ -43,17 +42,6 @@ func watchPhase(name string) (lane analysis.LaneReport, from float64) {
 	}
 	Expect(from).To(BeNumerically(">", 0))
 	return lane, from
-}
-
-func laneOf(r *analysis.Report, protocol string) analysis.LaneReport {
-	GinkgoHelper()
-	for _, l := range r.Lanes {
-		if l.Protocol == protocol {
-			return l
-		}
-	}
-	Fail("the report has no lane with protocol " + protocol)
-	return analysis.LaneReport{}
 }
 
 // expectOpenConnections expects four open connections to each of two pods before the scenario. The bug needs them, because only
@@ -139,7 +127,7 @@ var _ = Describe("kubernetes#71515: pods that become unready and ready again whi
 
 	// The red twin of the next spec.
 	It("drop every open connection with v1.12.1 (kubernetes#57841)", func() {
-		long := laneOf(report("flap v1.12.1"), "tcp-long")
+		long := suites.LaneOf(runs.Report("flap v1.12.1"), "tcp-long")
 		Expect(long.Dropped).To(BeNumerically(">=", 8))
 		for _, o := range long.Outages {
 			Expect(o.Classes).To(HaveKeyWithValue(record.ReplyTimeout.String(), o.Failed()), "%+v", o)
@@ -149,7 +137,7 @@ var _ = Describe("kubernetes#71515: pods that become unready and ready again whi
 
 	It("keep every open connection since v1.12.2", func() {
 		for _, name := range []string{"flap v1.12.2", "flap v1.12.4"} {
-			Expect(laneOf(report(name), "tcp-long").Dropped).To(BeZero(), name)
+			Expect(suites.LaneOf(runs.Report(name), "tcp-long").Dropped).To(BeZero(), name)
 		}
 	})
 })

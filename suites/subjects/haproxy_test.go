@@ -21,7 +21,7 @@ var _ = Describe("kubernetes#85643 behind HAProxy, which terminates connections"
 	It("drops connections with kube-proxy v1.25.3: one outage, as long as three health checks", func() {
 		name := "1.25.3 HAProxy"
 		expectBug(name)
-		outages := report(name).Lanes[0].Outages
+		outages := runs.Report(name).Lanes[0].Outages
 		Expect(outages).To(HaveLen(1), "successful attempts over the new node do not split the old node's outage")
 		for _, o := range outages {
 			Expect(o.Node).NotTo(BeEmpty(), "HAProxy's log names the node of attempts without an answer")
@@ -30,13 +30,12 @@ var _ = Describe("kubernetes#85643 behind HAProxy, which terminates connections"
 				ContainSubstring("on (503)")), "the cause contains the pod and the failed health checks")
 		}
 	})
-	It("drops and delays no connection with kube-proxy v1.26.0", func() { expectLossless("1.26.0 HAProxy") })
-	It("drops and delays no connection with v1.25.3 and the feature gate on", suites.Nightly, func() { expectLossless("1.25.3 with, HAProxy") })
+	It("drops and delays no connection with kube-proxy v1.26.0", func() { Expect(suites.CheckLossless(runs.Report("1.26.0 HAProxy"))).To(Succeed()) })
+	It("drops and delays no connection with v1.25.3 and the feature gate on", suites.Nightly, func() { Expect(suites.CheckLossless(runs.Report("1.25.3 with, HAProxy"))).To(Succeed()) })
 	It("drops connections with v1.26.0 and the feature gate off", suites.Nightly, func() { expectBug("1.26.0 without, HAProxy") })
 	It("has the same path for each answer in HAProxy's log and in the answer", func() {
 		for _, name := range []string{"1.25.3 HAProxy", "1.26.0 HAProxy"} {
-			_, history, err := runs[name].Wait()
-			Expect(err).NotTo(HaveOccurred())
+			_, history := runs[name].Finished()
 			Expect(analysis.CheckPaths(history)).To(Succeed())
 		}
 	})

@@ -56,9 +56,7 @@ func startReready(ctx context.Context, dir, name, subject string) {
 func longLane(name string) analysis.LaneReport {
 	GinkgoHelper()
 	expectOpenConnections(name)
-	r := report(name)
-	Expect(r.Verdict).NotTo(Equal(analysis.Invalid), "%v", r.Reasons)
-	return laneOf(r, "tcp-long")
+	return suites.LaneOf(runs.Report(name), "tcp-long")
 }
 
 // kube-proxy deletes and adds an endpoint that becomes ready again. A packet between the two ends its connection

@@ -22,7 +22,7 @@ func TestSubjects(t *testing.T) {
 	RunSpecs(t, "subjects")
 }
 
-var runs map[string]*suites.Future
+var runs = suites.Runs{}
 
 // start starts a rollout behind externalTrafficPolicy: Local with a kube-proxy in mode iptables.
 func start(ctx context.Context, dir, version, fallback string) *suites.Future {
@@ -45,7 +45,6 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(suites.RemoveProgram)
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
-	runs = map[string]*suites.Future{}
 	if suites.RunsUnlabeled() {
 		runs["1.25.3 HAProxy"] = startHAProxy(ctx, dir, "v1.25.3", "")
 		runs["1.26.0 HAProxy"] = startHAProxy(ctx, dir, "v1.26.0", "")
@@ -60,19 +59,10 @@ var _ = BeforeSuite(func() {
 	}
 })
 
-func report(name string) *analysis.Report {
-	GinkgoHelper()
-	result, history, err := runs[name].Wait()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(analysis.CheckAgreement(history, result.Report)).To(Succeed())
-	Expect(suites.CheckExplained(result.Report)).To(Succeed())
-	return result.Report
-}
-
 // expectBug expects one long outage: the old node drops connections until three health checks, 5 s apart, fail.
 func expectBug(name string) {
 	GinkgoHelper()
-	r := report(name)
+	r := runs.Report(name)
 	Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 	long := 0
 	for _, o := range r.Lanes[0].Outages {
@@ -86,17 +76,9 @@ func expectBug(name string) {
 	Expect(long).To(Equal(1), "one outage as long as the health checks take: %+v", r.Lanes[0].Outages)
 }
 
-func expectLossless(name string) {
-	GinkgoHelper()
-	r := report(name)
-	Expect(r.Verdict).To(Equal(analysis.Pass), "%v", r.Reasons)
-	Expect(r.Totals.Dropped).To(BeZero())
-	Expect(r.Totals.Delayed).To(BeZero())
-}
-
 var _ = Describe("kubernetes#85643: a rolling update behind externalTrafficPolicy: Local", func() {
 	It("drops connections with kube-proxy v1.25.3", suites.Nightly, func() { expectBug("1.25.3") })
-	It("drops and delays no connection with kube-proxy v1.26.0", suites.Nightly, func() { expectLossless("1.26.0") })
-	It("drops and delays no connection with v1.25.3 and the feature gate on", suites.Nightly, func() { expectLossless("1.25.3 with") })
+	It("drops and delays no connection with kube-proxy v1.26.0", suites.Nightly, func() { Expect(suites.CheckLossless(runs.Report("1.26.0"))).To(Succeed()) })
+	It("drops and delays no connection with v1.25.3 and the feature gate on", suites.Nightly, func() { Expect(suites.CheckLossless(runs.Report("1.25.3 with"))).To(Succeed()) })
 	It("drops connections with v1.26.0 and the feature gate off", suites.Nightly, func() { expectBug("1.26.0 without") })
 })

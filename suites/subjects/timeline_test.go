@@ -23,8 +23,7 @@ var _ = Describe("the timeline of k8s-71515", suites.Nightly, Ordered, func() {
 		GinkgoHelper()
 		line, err := run.ReadTimeline(ctx, file)
 		Expect(err).NotTo(HaveOccurred())
-		result, _, err := suites.Start(ctx, GinkgoT().TempDir(), version, run.Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/ipvs"}}).Wait()
-		Expect(err).NotTo(HaveOccurred())
+		result, _ := suites.Start(ctx, GinkgoT().TempDir(), version, run.Options{Timeline: line, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: "kube-proxy@" + version + "/ipvs"}}).Finished()
 		return result
 	}
 	judge := func(result *run.Result) museum.Answer {

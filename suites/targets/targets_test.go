@@ -42,11 +42,11 @@ var (
 const rate = 20
 
 // begin starts a run of the scenario for each target.
-func begin(scenario string, targets map[string]target, more map[string]string) map[string]*suites.Future {
+func begin(scenario string, targets map[string]target, more map[string]string) suites.Runs {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
-	dir, runs := GinkgoT().TempDir(), map[string]*suites.Future{}
+	dir, runs := GinkgoT().TempDir(), suites.Runs{}
 	for name, p := range targets {
 		set := map[string]string{"lanes": "tcp-new,tcp-long", "baseline": "10s", "settle": "10s"}
 		for _, all := range []map[string]string{p.set, more} {
@@ -57,14 +57,6 @@ func begin(scenario string, targets map[string]target, more map[string]string) m
 		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: scenario, LabOptions: site.LabOptions{ControlPlane: "replay", Subject: p.subject}, Seed: 1, Rate: rate, Set: set})
 	}
 	return runs
-}
-
-func reportOf(f *suites.Future) *analysis.Report {
-	GinkgoHelper()
-	result, _, err := f.Wait()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(result.Report.Verdict).NotTo(Equal(analysis.Invalid), "%v", result.Report.Reasons)
-	return result.Report
 }
 
 // rejecting describes the bundled proxier with a fault: after a restart node-1 rejects connections to the cluster IP for 700 ms.
@@ -79,7 +71,7 @@ func rejecting() (file string) {
 }
 
 var _ = Describe("a restart of each proxy", Ordered, ContinueOnFailure, func() {
-	var runs map[string]*suites.Future
+	var runs suites.Runs
 	BeforeAll(func() {
 		targets := map[string]target{"bundled": {"bundled", clusterIP}}
 		if suites.RunsUnlabeled() {
@@ -92,30 +84,30 @@ var _ = Describe("a restart of each proxy", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("drops no connection from a node to a cluster IP with the bundled proxier", suites.Smoke, func() {
-		Expect(reportOf(runs["bundled"]).Verdict).To(Equal(analysis.Pass))
+		Expect(suites.CheckLossless(runs.Report("bundled"))).To(Succeed())
 	})
 
 	It("drops connections of that node to a cluster IP with a proxier that rejects them when it starts again, the red twin", func() {
-		Expect(outage(reportOf(runs["rejecting"]), record.ProxyExited)).To(tellOfPods)
+		Expect(outage(runs.Report("rejecting"), record.ProxyExited)).To(tellOfPods)
 	})
 
 	It("drops no connection from outside to a node port with kube-proxy v1.37.1 in mode ipvs", suites.Nightly, func() {
-		Expect(reportOf(runs["kube-proxy"]).Verdict).To(Equal(analysis.Pass))
+		Expect(suites.CheckLossless(runs.Report("kube-proxy"))).To(Succeed())
 	})
 })
 
 // More red twins: the same lanes drop connections when the tables of their node are empty, and the report names the cause.
 var _ = Describe("a node whose tables are empty", Ordered, ContinueOnFailure, suites.Nightly, func() {
-	var runs map[string]*suites.Future
+	var runs suites.Runs
 	BeforeAll(func() {
 		targets := map[string]target{"kube-proxy": {"kube-proxy@v1.37.1/ipvs", clusterIP}, "bundled": {"bundled", nodePort}}
 		runs = begin("fault", targets, map[string]string{"node": "node-1"})
 	})
 
-	It("drops connections from outside to its node port", func() { outage(reportOf(runs["bundled"]), record.ProxyFlushed) })
+	It("drops connections from outside to its node port", func() { outage(runs.Report("bundled"), record.ProxyFlushed) })
 
 	It("drops connections from that node to a cluster IP, while the pods answer at their own addresses", func() {
-		Expect(outage(reportOf(runs["kube-proxy"]), record.ProxyFlushed)).To(tellOfPods)
+		Expect(outage(runs.Report("kube-proxy"), record.ProxyFlushed)).To(tellOfPods)
 	})
 })
 
@@ -126,11 +118,8 @@ var tellOfPods = And(HaveField("Pods", HaveLen(3)), HaveField("Cause.Text", Cont
 func outage(r *analysis.Report, event record.ProxyState) analysis.OutageReport {
 	GinkgoHelper()
 	Expect(r.Verdict).To(Equal(analysis.Fail))
-	open, err := suites.FindLane(r, record.ProtocolLong)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(open.Outages).NotTo(BeEmpty()) // the node answers their requests with RST
-	l, err := suites.FindLane(r, record.ProtocolNew)
-	Expect(err).NotTo(HaveOccurred())
+	Expect(suites.LaneOf(r, record.ProtocolLong).Outages).NotTo(BeEmpty()) // the node answers their requests with RST
+	l := suites.LaneOf(r, record.ProtocolNew)
 	Expect(l.Outages).To(HaveLen(1))
 	o := l.Outages[0]
 	Expect(o.Node).To(Equal("node-1"))

@@ -84,7 +84,7 @@ var _ = Describe("the first seed's upgrade, with a load balancer that checks nod
 	It("loses nodes by their health checks with kube-proxy v1.12.2, and they do not return", func() {
 		hung := 0
 		for _, seed := range seedSeeds {
-			// Not Report: it wants a cause for nearly all lost connections, also for those that no node is left for.
+			// Not Finished: it wants a cause for nearly all lost connections, also for those that no node is left for.
 			result, h, err := seeded[name("kube-proxy", seed)].Wait()
 			Expect(err).NotTo(HaveOccurred())
 			r := result.Report
@@ -107,15 +107,11 @@ var _ = Describe("the first seed's upgrade, with a load balancer that checks nod
 
 	It("loses no node and no connection with the bundled proxier after the same steps", func() {
 		for _, seed := range seedSeeds {
-			f := seeded[name("bundled", seed)]
-			r, err := f.Report()
-			Expect(err).NotTo(HaveOccurred())
-			Expect(suites.CheckLossless(r)).To(Succeed())
-			_, h, err := f.Wait()
-			Expect(err).NotTo(HaveOccurred())
+			result, h := seeded[name("bundled", seed)].Finished()
+			Expect(suites.CheckLossless(result.Report)).To(Succeed())
 			lost, _ := nodesLost(h)
 			Expect(lost).To(BeEmpty(), "seed %d", seed)
-			Expect(r.Totals.Attempts).To(BeNumerically(">=", 2*seedEnds.Seconds()), "two attempts each second")
+			Expect(result.Report.Totals.Attempts).To(BeNumerically(">=", 2*seedEnds.Seconds()), "two attempts each second")
 		}
 	})
 })

@@ -28,7 +28,7 @@ func TestUpgrade(t *testing.T) {
 	RunSpecs(t, "upgrade")
 }
 
-var runs = map[string]*suites.Future{}
+var runs = suites.Runs{}
 
 var _ = BeforeSuite(func() {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -69,45 +69,35 @@ func flushing(dir string) (file string) {
 	return file
 }
 
-func report(name string) *analysis.Report {
-	GinkgoHelper()
-	r, err := runs[name].Report()
-	Expect(err).NotTo(HaveOccurred())
-	return r
-}
-
 var _ = Describe("an upgrade of each node's proxy, one after the other", func() {
 	It("drops no new or open connection from the bundled proxier to itself", suites.Smoke, func() {
-		Expect(suites.CheckLossless(report("itself"))).To(Succeed())
+		Expect(suites.CheckLossless(runs.Report("itself"))).To(Succeed())
 	})
 
 	It("drops new and open connections of a proxy that starts with deleting its rules, the red twin", func() {
-		r := report("flushing")
+		r := runs.Report("flushing")
 		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		for _, name := range []string{record.ProtocolNew, record.ProtocolLong} {
-			lane, err := suites.FindLane(r, name)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(lane.Outages).NotTo(BeEmpty(), name)
+			Expect(suites.LaneOf(r, name).Outages).NotTo(BeEmpty(), name)
 		}
 	})
 
 	It("drops no new or open connection from kube-proxy v1.36.1 to v1.37.1 in mode ipvs", suites.Nightly, func() {
-		Expect(suites.CheckLossless(report("ipvs"))).To(Succeed())
+		Expect(suites.CheckLossless(runs.Report("ipvs"))).To(Succeed())
 	})
 
 	It("drops no new or open connection from kube-proxy v1.25.3 to v1.26.0 in mode iptables", suites.Nightly, func() {
-		Expect(suites.CheckLossless(report("iptables"))).To(Succeed())
+		Expect(suites.CheckLossless(runs.Report("iptables"))).To(Succeed())
 	})
 })
 
 // While the proxies change there is no pod, so that rejected connections are correct. They are wrong once there are pods again.
 var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has no pod", func() {
 	It("makes nodes reject connections to that Service to the end of the run, without a cleanup of the old rules", func() {
-		r := report("without cleanup")
+		r := runs.Report("without cleanup")
 		Expect(r.Verdict).To(Equal(analysis.Fail), "%v", r.Reasons)
 		gone, again := podless(r)
-		end, err := suites.EventTime(r, again, record.KindPhase, "", "phase end")
-		Expect(err).NotTo(HaveOccurred())
+		end := suites.TimeOf(r, again, record.KindPhase, "", "phase end")
 		Expect(end-again).To(BeNumerically(">", 9), "long enough for a late proxy to apply the change")
 		// node-1 is excluded: its proxy is changed first, soon after the scale-down, and may not have written the reject rule.
 		for _, node := range nodes[1:] {
@@ -121,7 +111,7 @@ var _ = Describe("kube-proxy's change from iptables to ipvs while a Service has 
 	})
 
 	It("makes every node serve the Service once there are pods, after the old proxy's --cleanup", suites.Nightly, func() {
-		r := report("with cleanup")
+		r := runs.Report("with cleanup")
 		gone, again := podless(r)
 		for _, node := range nodes {
 			o := onlyOutage(r.Lanes[0], node)
@@ -167,8 +157,7 @@ func lastOutage(l analysis.LaneReport, node string, by float64) analysis.OutageR
 // podless returns when the first pod exited after the scaling to zero, and when the first pod was ready again, in seconds.
 func podless(r *analysis.Report) (gone, again float64) {
 	GinkgoHelper()
-	scaled, err := suites.EventTime(r, 0, record.KindStep, "", "scale to 0")
-	Expect(err).NotTo(HaveOccurred())
+	scaled := suites.TimeOf(r, 0, record.KindStep, "", "scale to 0")
 	first := func(after float64, words string) float64 {
 		at := math.Inf(1)
 		for _, node := range nodes {
