@@ -69,13 +69,19 @@ func TestThePageSeparatesFailedFromInvalid(t *testing.T) {
 	}
 }
 
-// The pages of a matrix are in a folder without runs: `hitless report conformance out/shard-* --out out/whole`.
-func TestLinksOfTheMatrixLeadToFiles(t *testing.T) {
+// The pages of shards link their runs. Those of a matrix are in a folder without runs, as after `hitless report conformance out/shard-* --out
+// out/whole`, and link none.
+func TestThePagesOfAMatrixLinkNoRun(t *testing.T) {
 	filter := "-ginkgo.focus=^conformance a Service proxy (quiet|drain) "
-	var dirs []string
+	var dirs, links []string
 	for _, shard := range []string{"1/2", "2/2"} {
 		dir, _, _ := suite(t, "none", filter, "-shard="+shard)
 		dirs = append(dirs, dir)
+		links = append(links, testfiles.Links(t, filepath.Join(dir, PageFile))...)
+	}
+	slices.Sort(links)
+	if want := []string{"runs/drain/report.html", "runs/quiet/report.html"}; !slices.Equal(slices.Compact(links), want) {
+		t.Errorf("the pages of the shards link %q, want %q", links, want)
 	}
 	all, err := ReadAll(t.Context(), dirs, nil)
 	if err != nil {
@@ -90,6 +96,8 @@ func TestLinksOfTheMatrixLeadToFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, page := range []string{MatrixFile, PageFile} {
-		testfiles.Links(t, filepath.Join(out, page))
+		if links := testfiles.Links(t, filepath.Join(out, page)); len(links) > 0 {
+			t.Errorf("%s links %q", page, links)
+		}
 	}
 }

@@ -83,11 +83,22 @@ func stateOfSpec(t *testing.T, r *Report, name string) Result {
 	return r.Specs[i]
 }
 
-// Without -pretend the suite builds hitless before Ginkgo's first node, and then finds that no spec is selected.
+// Without -pretend the suite builds hitless once, before Ginkgo's first node, and then finds that no spec is selected.
 func TestTheSuiteBuildsItsProgram(t *testing.T) {
-	_, output, failed := suite(t, "", "-ginkgo.focus=^none$")
-	if !failed || !strings.Contains(output, `"^none$"`) {
-		t.Errorf("a focus without specs: failed %v\n%s", failed, output)
+	dir := t.TempDir()
+	calls := filepath.Join(dir, "calls")
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\necho \"$@\" >>"+calls+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := command(t.TempDir(), "", "-ginkgo.focus=^none$")
+	cmd.Env = append(os.Environ(), "HITLESS_PROGRAM=", "PATH="+dir+":"+os.Getenv("PATH"))
+	output, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(output), `"^none$"`) {
+		t.Errorf("a focus without specs: %v\n%s", err, output)
+	}
+	built, err := os.ReadFile(calls)
+	if err != nil || strings.Count(string(built), "\n") != 1 || !strings.HasPrefix(string(built), "build ") || !strings.HasSuffix(string(built), "/cmd/hitless\n") {
+		t.Errorf("%v; the calls of go are %q, want one build of hitless\n%s", err, built, output)
 	}
 }
 
