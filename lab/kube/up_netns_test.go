@@ -101,9 +101,6 @@ func checkClients(t *testing.T, plane *kube.ControlPlane) {
 // checkIdle measures the control plane while nothing happens: at most a tenth of a core.
 func checkIdle(t *testing.T, plane *kube.ControlPlane) {
 	t.Helper()
-	if testing.Short() {
-		return
-	}
 	const settle, span = 5 * time.Second, 20 * time.Second
 	time.Sleep(settle) // a measurement, not a synchronisation
 	before := usage(t, plane)

@@ -445,9 +445,6 @@ func (c *cluster) deleteAll() {
 // Without lease renewals the real controllers remove the endpoint of a node, and add it again when the node is back. It
 // takes a minute, the grace period of the lifecycle controller.
 func TestNodeLosesPowerAndComesBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute")
-	}
 	c := startCluster(t)
 	c.apply()
 	c.waitFor(60*time.Second, "three ready endpoints", func() (bool, string) {

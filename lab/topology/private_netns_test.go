@@ -236,14 +236,17 @@ func TestFilesThatANodeBootsWith(t *testing.T) {
 	}
 }
 
+// Without a kernel of the lab's own a node has no control group.
+func TestNoControlGroupInAnotherKernel(t *testing.T) {
+	if n := created(t, Config{Nodes: 1}); n.Nodes[0].own.group != nil {
+		t.Error("in the kernel of this machine the node has a control group")
+	}
+}
+
 // Programs of a node and of its pods, and their children, are in the node's control group, which is all that they see. It ends with the
-// node's power, also for a program that has left its session. Without a kernel of the lab's own a node has no group.
+// node's power, also for a program that has left its session.
 func TestControlGroupOfANode(t *testing.T) {
 	if !ownKernel {
-		n := created(t, Config{Nodes: 1})
-		if n.Nodes[0].own.group != nil {
-			t.Error("in the kernel of this machine the node has a control group")
-		}
 		t.Skip("runs only in a kernel of the lab's own, which has the control groups for itself: in suites/proxier")
 	}
 	n := created(t, Config{Nodes: 2, OwnKernel: true})
