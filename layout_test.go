@@ -28,7 +28,7 @@ type importRule struct {
 }
 
 // testHelpers are the packages that only tests import.
-var testHelpers = []string{"record/recordtest", "internal/testfiles"}
+var testHelpers = []string{"record/recordtest", "internal/testfiles", "lab/replay/replaytest"}
 
 // importRules show the flow in one direction: scenarios, probes, observers → record → analysis → reports.
 var importRules = []importRule{

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 )
 
 // liveCluster is the kubeconfig of a cluster with one Service.
@@ -25,14 +25,7 @@ func liveCluster(t *testing.T) string {
 	if _, err := plane.Apply(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "pay", Namespace: "shop"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.10"}}); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(plane.Handler())
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":%q}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`, server.URL)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return replaytest.Serve(t, plane.Handler())
 }
 
 // executed is what a command line does, within this process.
@@ -119,11 +112,7 @@ func TestCtrlCEndsARecording(t *testing.T) {
 // A file that cannot be written is an error before the API server is asked, and a server that does not answer is one after a bounded time.
 func TestRecordChecksItsFileFirst(t *testing.T) {
 	left := emptyFolder(t)
-	silent := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`
-	if err := os.WriteFile(silent, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	silent := replaytest.Kubeconfig(t, "http://127.0.0.1:1")
 	there := filepath.Join(t.TempDir(), "there.timeline")
 	if err := os.WriteFile(there, nil, 0o600); err != nil {
 		t.Fatal(err)

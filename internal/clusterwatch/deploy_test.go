@@ -33,9 +33,11 @@ func roles(t *testing.T) (all []string) {
 			t.Fatal(err)
 		}
 		for _, rule := range role.Rules {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					all = append(all, verb+" "+resource)
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						all = append(all, strings.TrimSuffix(verb+" "+resource+"."+group, "."))
+					}
 				}
 			}
 		}
@@ -49,11 +51,7 @@ func TestRoleHasTheRightsOfAWatch(t *testing.T) {
 	t.Parallel()
 	var want []string
 	for _, v := range append(cluster.NeedsWatch("", true), cluster.NeedsCauses("", "kube-system")...) {
-		resource := v.Resource
-		if v.Subresource != "" {
-			resource += "/" + v.Subresource
-		}
-		want = append(want, v.Verb+" "+resource)
+		want = append(want, v.String())
 	}
 	slices.Sort(want)
 	has := roles(t)
@@ -73,11 +71,11 @@ func TestRoleHasTheRightsOfAWatch(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for verb := range s.asked {
-		if !slices.Contains(has, verb) && verb != "create selfsubjectaccessreviews" {
+		if !slices.Contains(has, verb) && verb != "" && verb != "create selfsubjectaccessreviews.authorization.k8s.io" {
 			t.Errorf("the watch asked for %s, which the roles do not allow", verb)
 		}
 	}
-	for _, verb := range []string{"watch services", "watch endpointslices", "watch pods", "watch events", "watch nodes", "get daemonsets"} {
+	for _, verb := range []string{"watch services", "watch endpointslices.discovery.k8s.io", "watch pods", "watch events", "watch nodes", "get daemonsets.apps"} {
 		if !s.asked[verb] {
 			t.Errorf("the watch did not ask for %s", verb)
 		}

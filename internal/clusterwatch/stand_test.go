@@ -3,7 +3,6 @@ package clusterwatch
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,12 +20,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 	"github.com/hitless/hitless/probes"
 	"github.com/hitless/hitless/probes/session"
 	"github.com/hitless/hitless/record"
@@ -41,18 +39,18 @@ type stand struct {
 	server  *replay.Server
 	config  string // kubeconfig
 	away    atomic.Bool
-	refused atomic.Pointer[string] // a verb and a resource that the user lacks
-	revoked atomic.Int32           // the status of each answer about Services; 0 for the usual ones
+	revoked atomic.Int32 // the status of each answer about Services; 0 for the usual ones
 	api     *httptest.Server
 
 	mu    sync.Mutex
-	asked map[string]bool // verbs and resources of all requests, as in RBAC
+	asked map[string]bool // the verbs of all requests
 }
 
-func newStand(t *testing.T) *stand {
+// newStand starts a cluster for a user who lacks these verbs.
+func newStand(t *testing.T, lacks ...string) *stand {
 	t.Helper()
 	s := &stand{t: t, server: replay.New(), asked: map[string]bool{}}
-	handler := s.server.Handler()
+	handler := replaytest.Withhold(lacks...)(s.server.Handler())
 	s.api = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.note(r)
 		switch {
@@ -60,71 +58,20 @@ func newStand(t *testing.T) *stand {
 			panic(http.ErrAbortHandler) // the connection ends without an answer
 		case s.revoked.Load() != 0 && strings.HasSuffix(r.URL.Path, "/services"):
 			http.Error(w, "no longer", int(s.revoked.Load()))
-		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
-			s.review(w, r, handler)
 		default:
 			handler.ServeHTTP(w, r)
 		}
 	}))
 	t.Cleanup(func() { s.api.CloseClientConnections(); s.api.Close() })
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.api.URL}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{}
-	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "c"
-	s.config = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, s.config); err != nil {
-		t.Fatal(err)
-	}
+	s.config = replaytest.Kubeconfig(t, s.api.URL)
 	return s
 }
 
-// note keeps the verb and the resource of a request.
+// note keeps the verb of a request.
 func (s *stand) note(r *http.Request) {
-	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	switch {
-	case len(path) > 2 && path[0] == "api":
-		path = path[2:]
-	case len(path) > 3 && path[0] == "apis":
-		path = path[3:]
-	default:
-		return // the version, permitted to all users
-	}
-	if len(path) > 2 && path[0] == "namespaces" {
-		path = path[2:]
-	}
-	verb := map[string]string{http.MethodGet: "list", http.MethodPost: "create"}[r.Method]
-	switch {
-	case r.URL.Query().Get("watch") != "":
-		verb = "watch"
-	case verb == "list" && len(path) > 1:
-		verb = "get"
-	}
-	resource := path[0]
-	if len(path) > 2 {
-		resource += "/" + path[2]
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked[verb+" "+resource] = true
-}
-
-// review answers a review of access: no for the verb and resource in refused.
-func (s *stand) review(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	refused := s.refused.Load()
-	if refused == nil {
-		next.ServeHTTP(w, r)
-		return
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		s.t.Error(err)
-	}
-	verb, resource, _ := strings.Cut(*refused, " ")
-	allowed := !strings.Contains(string(body), `"verb":"`+verb+`"`) || !strings.Contains(string(body), `"resource":"`+resource+`"`)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusCreated)
-	fmt.Fprintf(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":%v}}`, allowed)
+	s.asked[replaytest.Verb(r)] = true
 }
 
 // servicePort is the port of all Services.

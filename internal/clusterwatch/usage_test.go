@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hitless/hitless/internal/testfiles"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 )
 
 // A watch that cannot measure ends with one error, within a bounded time, and leaves no folder.
@@ -25,9 +26,7 @@ func TestWhatCannotBeWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() })
-	denied := newStand(t)
-	verb := "watch services"
-	denied.refused.Store(&verb)
+	denied := newStand(t, "watch services")
 	for name, c := range map[string]struct {
 		change func(*Options)
 		want   []string
@@ -47,8 +46,8 @@ func TestWhatCannotBeWatched(t *testing.T) {
 		"UDP":                {func(o *Options) { o.Protocol = "udp-fresh" }, []string{"TCP ports only"}},
 		"a rate of too many": {func(o *Options) { o.Rate, o.Selector = 5000, "tier=edge" }, []string{"five-tuples", "--rate 5000"}},
 		"a missing verb":     {func(o *Options) { o.Kubeconfig = denied.config }, []string{"watch services", "in all namespaces", "ClusterRole"}},
-		"a silent server":    {func(o *Options) { o.Kubeconfig = kubeconfigOf(t, s, "http://"+silent.Addr().String()) }, []string{"did not answer within", "reaches it"}},
-		"no server":          {func(o *Options) { o.Kubeconfig = kubeconfigOf(t, s, "http://127.0.0.1:1") }, []string{"did not answer within", "refused"}},
+		"a silent server":    {func(o *Options) { o.Kubeconfig = replaytest.Kubeconfig(t, "http://"+silent.Addr().String()) }, []string{"did not answer within", "reaches it"}},
+		"no server":          {func(o *Options) { o.Kubeconfig = replaytest.Kubeconfig(t, "http://127.0.0.1:1") }, []string{"did not answer within", "refused"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,18 +72,4 @@ func TestWhatCannotBeWatched(t *testing.T) {
 			}
 		})
 	}
-}
-
-// kubeconfigOf is the stand's kubeconfig with another server.
-func kubeconfigOf(t *testing.T, s *stand, url string) string {
-	t.Helper()
-	data, err := os.ReadFile(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := s.config + strings.ReplaceAll(strings.TrimPrefix(url, "http://"), ":", "-")
-	if err := os.WriteFile(file, []byte(strings.Replace(string(data), s.api.URL, url, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 )
 
 // ready is a provider whose cluster exists already.
@@ -53,14 +54,14 @@ func TestKindClusterIsDeleted(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			_, kubeconfig := newLiveCluster(t, 3, func(next http.Handler) http.Handler {
-				quota := refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team")), func(r *http.Request) bool { return posts(r, "namespaces") })(next)
+				quota := refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team")), func(r *http.Request) bool { return replaytest.Verb(r) == "create namespaces" })(next)
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if c.refused {
 						quota.ServeHTTP(w, r)
 						return
 					}
 					next.ServeHTTP(w, r)
-					if posts(r, "namespaces") { // the run has started
+					if replaytest.Verb(r) == "create namespaces" { // the run has started
 						cancel()
 					}
 				})

@@ -3,22 +3,17 @@ package run_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 )
 
 // newLiveCluster starts a cluster of the replay control plane with these nodes, and returns its kubeconfig. wrap, if not nil, wraps the
@@ -26,42 +21,12 @@ import (
 func newLiveCluster(t *testing.T, nodes int, wrap func(http.Handler) http.Handler) (server *replay.Server, kubeconfig string) {
 	t.Helper()
 	server = replay.New()
-	addNodes(t, server, []string{"worker-1", "worker-2", "worker-3"}[:nodes], "192.0.2.1")
+	replaytest.AddNodes(t, server, "192.0.2.1", []string{"worker-1", "worker-2", "worker-3"}[:nodes]...)
 	handler := server.Handler()
 	if wrap != nil {
 		handler = wrap(handler)
 	}
-	api := httptest.NewServer(handler)
-	t.Cleanup(func() { api.CloseClientConnections(); api.Close() })
-	return server, writeKubeconfig(t, api.URL)
-}
-
-// addNodes adds schedulable nodes to a cluster, all with one address.
-func addNodes(t *testing.T, server *replay.Server, names []string, address string) {
-	t.Helper()
-	for _, name := range names {
-		node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}}
-		if _, err := server.Apply(node); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// writeKubeconfig writes a kubeconfig for the address, and returns its name.
-func writeKubeconfig(t *testing.T, address string) string {
-	t.Helper()
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: address}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{}
-	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "c"
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return server, replaytest.Serve(t, handler)
 }
 
 // runOn runs a scenario on a live cluster and returns the results' folder with the error.
@@ -123,7 +88,7 @@ func TestDryRunCreatesNothing(t *testing.T) {
 	var wrote []string
 	_, kubeconfig := newLiveCluster(t, 3, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "selfsubjectaccessreviews") {
+			if replaytest.Writes(r) {
 				wrote = append(wrote, r.Method+" "+r.URL.Path)
 			}
 			next.ServeHTTP(w, r)

@@ -23,6 +23,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 	"github.com/hitless/hitless/record"
 )
 
@@ -85,7 +86,7 @@ func hurryOn(request string) func(s *stand) func(http.Handler) http.Handler {
 	return func(s *stand) func(http.Handler) http.Handler {
 		return func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if asked(r) == request {
+				if replaytest.Verb(r) == request {
 					s.clock.hurry()
 				}
 				next.ServeHTTP(w, r)
@@ -248,7 +249,7 @@ func TestFailedLiveUpgradeIsRestored(t *testing.T) {
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
 		return func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if asked(r) == "list pods" && s.proxyWaits(t) {
+				if replaytest.Verb(r) == "list pods" && s.proxyWaits(t) {
 					s.clock.hurry()
 				}
 				next.ServeHTTP(w, r)
@@ -289,7 +290,7 @@ func TestInterruptedLiveDisruptionIsRestored(t *testing.T) {
 		s = standing(t, func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				next.ServeHTTP(w, r)
-				if asked(r) == "patch daemonsets.apps" {
+				if replaytest.Verb(r) == "patch daemonsets.apps" {
 					cancel()
 				}
 			})
@@ -319,7 +320,7 @@ func TestLiveRunThatCannotRestoreSaysSo(t *testing.T) {
 					panic(http.ErrAbortHandler)
 				}
 				next.ServeHTTP(w, r)
-				gone.Store(asked(r) == "patch daemonsets.apps")
+				gone.Store(replaytest.Verb(r) == "patch daemonsets.apps")
 			})
 		}
 	})
@@ -427,7 +428,7 @@ func TestLiveDrainEvictsAndRestores(t *testing.T) {
 		return func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				next.ServeHTTP(w, r)
-				if asked(r) == "create pods/eviction" && strings.Contains(r.URL.Path, "/cart-1/") && ordered.Add(1) == 1 {
+				if replaytest.Verb(r) == "create pods/eviction" && strings.Contains(r.URL.Path, "/cart-1/") && ordered.Add(1) == 1 {
 					// After the first refusal the budget allows a disruption.
 					if err := s.direct.PolicyV1().PodDisruptionBudgets("shop").Delete(context.Background(), "b", metav1.DeleteOptions{}); err != nil {
 						t.Error(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 	"github.com/hitless/hitless/probes"
 )
 
@@ -56,10 +57,6 @@ var (
 	expired    = apierrors.NewUnauthorized("Unauthorized")
 	namespaces = schema.GroupResource{Resource: "namespaces"}
 )
-
-func posts(r *http.Request, what string) bool {
-	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/"+what)
-}
 
 // spacesOf returns the names of the namespaces that runs have left.
 func spacesOf(t *testing.T, kubeconfig string) []string {
@@ -116,7 +113,7 @@ func TestLiveRunWithExpiringToken(t *testing.T) {
 				return
 			}
 			next.ServeHTTP(w, r)
-			if posts(r, "deployments") {
+			if replaytest.Verb(r) == "create deployments.apps" {
 				over.Store(true)
 			}
 		})

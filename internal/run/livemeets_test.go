@@ -29,6 +29,7 @@ import (
 	"github.com/hitless/hitless/internal/progress"
 	"github.com/hitless/hitless/internal/run"
 	"github.com/hitless/hitless/internal/site"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/reports"
 	"github.com/hitless/hitless/scenarios"
@@ -77,7 +78,7 @@ func (a *asks) note(next http.Handler) http.Handler {
 		if a.seen == nil {
 			a.seen = map[string]bool{}
 		}
-		a.seen[asked(r)] = true
+		a.seen[replaytest.Verb(r)] = true
 		a.mu.Unlock()
 		next.ServeHTTP(w, r)
 	})
@@ -254,7 +255,7 @@ func TestLiveWriteAnsweredByLoadBalancer(t *testing.T) {
 			var sent atomic.Int32
 			s := standing(t, func(next http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if asked(r) != request {
+					if replaytest.Verb(r) != request {
 						next.ServeHTTP(w, r)
 						return
 					}
@@ -298,7 +299,7 @@ func TestLiveRunWithStuckNamespace(t *testing.T) {
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
 		return func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if asked(r) != "delete namespaces" {
+				if replaytest.Verb(r) != "delete namespaces" {
 					next.ServeHTTP(w, r)
 					return
 				}
@@ -322,7 +323,7 @@ func TestLiveRunWithStuckNamespace(t *testing.T) {
 func TestLiveRunWithQuotaOfNamespaces(t *testing.T) {
 	t.Parallel()
 	s := standing(t, refuse(apierrors.NewForbidden(namespaces, "", errors.New("exceeded quota: team, requested: count/namespaces=1")),
-		func(r *http.Request) bool { return asked(r) == "create namespaces" }))
+		func(r *http.Request) bool { return replaytest.Verb(r) == "create namespaces" }))
 	e := s.run(t.Context(), t, "rollout", nil)
 	e.want(t, 2, "creating the run's namespace", "exceeded quota: team", "raise it")
 	if left := s.left(t); len(left) != 0 {
@@ -348,7 +349,7 @@ func TestLiveRunWhosePodsDoNotBecomeReady(t *testing.T) {
 			s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
 				return func(next http.Handler) http.Handler {
 					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						if asked(r) == "get deployments.apps" {
+						if replaytest.Verb(r) == "get deployments.apps" {
 							s.clock.hurry()
 							parts := strings.Split(r.URL.Path, "/")
 							c.state(s, t, parts[5], parts[7])
@@ -394,7 +395,7 @@ func TestLiveRunWithoutServiceAddress(t *testing.T) {
 	s := faulty(t, func(s *stand) func(http.Handler) http.Handler {
 		return func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if asked(r) == "get services" {
+				if replaytest.Verb(r) == "get services" {
 					s.clock.hurry()
 				}
 				next.ServeHTTP(w, r)
@@ -437,7 +438,7 @@ func TestLiveRunWithoutOneVerb(t *testing.T) {
 			for _, lacks := range all {
 				t.Run(lacks, func(t *testing.T) {
 					var made atomic.Bool
-					s := standing(t, func(next http.Handler) http.Handler { return notes(&made, withhold(lacks)(next)) })
+					s := standing(t, func(next http.Handler) http.Handler { return notes(&made, replaytest.Withhold(lacks)(next)) })
 					e := s.run(t.Context(), t, name, disrupts(set))
 					e.want(t, 2, "lacks what this run needs: "+lacks+";", "docs/clusters.md")
 					if made.Load() {
@@ -452,33 +453,11 @@ func TestLiveRunWithoutOneVerb(t *testing.T) {
 // notes whether an object is written.
 func notes(wrote *atomic.Bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && !posts(r, "selfsubjectaccessreviews") {
+		if replaytest.Writes(r) {
 			wrote.Store(true)
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// withhold answers access reviews like RBAC without one verb.
-func withhold(lacks string) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !posts(r, "selfsubjectaccessreviews") {
-				next.ServeHTTP(w, r)
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			var review map[string]any
-			_ = json.NewDecoder(r.Body).Decode(&review)
-			of := func(key string) string {
-				value, _ := review["spec"].(map[string]any)["resourceAttributes"].(map[string]any)[key].(string)
-				return value
-			}
-			asked := cluster.Verb{Verb: of("verb"), Group: of("group"), Resource: of("resource"), Subresource: of("subresource")}
-			review["status"] = map[string]any{"allowed": asked.String() != lacks}
-			_ = json.NewEncoder(w).Encode(review)
-		})
-	}
 }
 
 // A policy engine can refuse a request that the access review granted. The error then has the step and the cluster's message, and
@@ -489,7 +468,7 @@ func TestLiveRunForbiddenByPolicy(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
 			s := standing(t, refuse(apierrors.NewForbidden(schema.GroupResource{}, "web", errors.New("the policy says no")),
-				func(r *http.Request) bool { return asked(r) == verb }))
+				func(r *http.Request) bool { return replaytest.Verb(r) == verb }))
 			e := s.run(t.Context(), t, "rollout", nil)
 			e.want(t, 3, step, "the policy says no", "may not do that")
 			if left := s.left(t); len(left) != 0 {
@@ -507,7 +486,7 @@ func TestLiveRunRetriesConflicts(t *testing.T) {
 			t.Parallel()
 			var asks atomic.Int32 // every second request is refused, so in a drain also the one that restores the node
 			s := standing(t, refuse(apierrors.NewConflict(schema.GroupResource{}, "it", errors.New("the object has been modified")),
-				func(r *http.Request) bool { return asked(r) == request && asks.Add(1)%2 == 1 }))
+				func(r *http.Request) bool { return replaytest.Verb(r) == request && asks.Add(1)%2 == 1 }))
 			s.run(t.Context(), t, scenario, disrupts(map[string]map[string]string{"drain": {"node": "worker-1"}}[scenario])).finished(t)
 			s.wantNode(t, "worker-1")
 			if n := asks.Load(); n < 2 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hitless/hitless/analysis"
 	"github.com/hitless/hitless/internal/testfiles"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 	"github.com/hitless/hitless/record"
 )
 
@@ -41,7 +42,7 @@ func TestLiveProxiesDeadAfterRestart(t *testing.T) {
 	var s *stand
 	s = standing(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if asked(r) == "patch daemonsets.apps" {
+			if replaytest.Verb(r) == "patch daemonsets.apps" {
 				s.deaf.Store(true)
 			}
 			next.ServeHTTP(w, r)
@@ -49,7 +50,7 @@ func TestLiveProxiesDeadAfterRestart(t *testing.T) {
 	})
 	s.awaitProxies(t)
 	const never = "worker-3"
-	addNodes(t, s.server, []string{never}, testfiles.Loopback(t)) // at an address where nothing listens
+	replaytest.AddNodes(t, s.server, testfiles.Loopback(t), never) // at an address where nothing listens
 	e := s.run(t.Context(), t, "restart", disrupts(map[string]string{"proxy": proxySet, "recoverWithin": "10s"}))
 	e.finished(t)
 	if states := recoveryStates(t, e); states[record.RecoveryFailed] != 2 || states[record.RecoveryUnchecked] != 1 || len(states) != 2 {

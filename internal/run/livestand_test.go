@@ -30,6 +30,7 @@ import (
 	"github.com/hitless/hitless/internal/testfiles"
 	"github.com/hitless/hitless/lab/controllers"
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 	"github.com/hitless/hitless/record"
 )
 
@@ -53,7 +54,7 @@ func standing(t *testing.T, fault func(next http.Handler) http.Handler) *stand {
 	s.clock.shortest.Store(int64(waits))
 	host := testfiles.Loopback(t)
 	nodes := []string{"worker-1", "worker-2", "worker-3"}
-	addNodes(t, s.server, nodes, host)
+	replaytest.AddNodes(t, s.server, host, nodes...)
 	inside := httptest.NewServer(s.server.Handler())
 	t.Cleanup(func() { inside.CloseClientConnections(); inside.Close() })
 	s.direct = kubernetes.NewForConfigOrDie(&rest.Config{Host: inside.URL, QPS: -1})
@@ -66,7 +67,7 @@ func standing(t *testing.T, fault func(next http.Handler) http.Handler) *stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.door.shut)
-	s.kubeconfig = writeKubeconfig(t, "http://"+s.door.address)
+	s.kubeconfig = replaytest.Kubeconfig(t, "http://"+s.door.address)
 	s.addProxy(t)
 	s.play(t, nodes, host)
 	return s
@@ -389,37 +390,4 @@ func (p *nodePorts) serve(service corev1.Service, port int32) error {
 	p.open[port] = server
 	go server.Serve(l)
 	return nil
-}
-
-// asked returns the verb and the resource of a request, as in RBAC.
-func asked(r *http.Request) string {
-	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	group := ""
-	switch {
-	case len(path) > 2 && path[0] == "api":
-		path = path[2:]
-	case len(path) > 3 && path[0] == "apis":
-		group, path = path[1], path[3:]
-	default:
-		return "" // the server's version, permitted to all users
-	}
-	if len(path) > 2 && path[0] == "namespaces" {
-		path = path[2:]
-	}
-	one := len(path) > 1
-	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodGet: "get"}[r.Method]
-	switch {
-	case verb == "get" && r.URL.Query().Get("watch") != "":
-		verb = "watch"
-	case verb == "get" && !one:
-		verb = "list"
-	}
-	text := verb + " " + path[0]
-	if len(path) > 2 {
-		text += "/" + path[2]
-	}
-	if group != "" {
-		text += "." + group
-	}
-	return text
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hitless/hitless/internal/site"
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 )
 
 // liveOf starts a cluster with these Services, and returns its kubeconfig.
@@ -28,14 +29,7 @@ func liveOf(t *testing.T, services ...*corev1.Service) site.LiveOptions {
 			t.Fatal(err)
 		}
 	}
-	server := httptest.NewServer(plane.Handler())
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":%q}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`, server.URL)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return site.LiveOptions{Kubeconfig: file}
+	return site.LiveOptions{Kubeconfig: replaytest.Serve(t, plane.Handler())}
 }
 
 func shop(address string) *corev1.Service {
@@ -184,11 +178,7 @@ func lengthen(t *testing.T, file string, to time.Duration) {
 func TestRecordBoundsItsWait(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":%q}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`, server.URL)
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kubeconfig := replaytest.Kubeconfig(t, server.URL)
 	file, asked := filepath.Join(t.TempDir(), "a.timeline"), ""
 	_, err := Record(t.Context(), site.LiveOptions{Kubeconfig: kubeconfig}, RecordOptions{File: file, For: time.Hour, Patience: 50 * time.Millisecond,
 		Asking: func(at string, _ time.Duration) { asked = at }})

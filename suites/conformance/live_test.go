@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,14 +11,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 )
 
 // liveSpecs are specs of two runs, of which only that of policy needs the verb patch for Services.
@@ -34,62 +31,19 @@ func liveCluster(t *testing.T, wrap func(next http.Handler) http.Handler) (strin
 func liveClusterOf(t *testing.T, nodes []string, wrap func(next http.Handler) http.Handler) (kubeconfig string, wrote *atomic.Bool) {
 	t.Helper()
 	server := replay.New()
-	for _, name := range nodes {
-		node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
-		if _, err := server.Apply(node); err != nil {
-			t.Fatal(err)
-		}
-	}
+	replaytest.AddNodes(t, server, "192.0.2.1", nodes...)
 	wrote = &atomic.Bool{}
 	inner := server.Handler()
 	noting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+		if replaytest.Writes(r) {
 			wrote.Store(true)
 		}
 		inner.ServeHTTP(w, r)
 	})
-	api := httptest.NewServer(wrap(noting))
-	t.Cleanup(func() { api.CloseClientConnections(); api.Close() })
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: api.URL}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{}
-	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "c"
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	return kubeconfig, wrote
+	return replaytest.Serve(t, wrap(noting)), wrote
 }
 
 func asIs(next http.Handler) http.Handler { return next }
-
-// without answers access reviews like RBAC that lacks verbs for Services.
-func without(verbs string) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
-				next.ServeHTTP(w, r)
-				return
-			}
-			var review struct {
-				APIVersion string         `json:"apiVersion"`
-				Kind       string         `json:"kind"`
-				Status     map[string]any `json:"status"`
-				Spec       struct {
-					ResourceAttributes struct{ Verb, Resource string } `json:"resourceAttributes"`
-				} `json:"spec"`
-			}
-			_ = json.NewDecoder(r.Body).Decode(&review)
-			asked := review.Spec.ResourceAttributes
-			review.Status = map[string]any{"allowed": asked.Resource != "services" || !strings.Contains(verbs, asked.Verb)}
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(review)
-		})
-	}
-}
 
 // liveSuite runs the suite on a live cluster. Without faults its runs are real ones.
 func liveSuite(t *testing.T, env, faults string, args ...string) (dir, output string, failed bool) {
@@ -127,15 +81,15 @@ func once(t *testing.T, dir, output string, failed bool, texts ...string) {
 
 // Missing rights are said once, before the first run, also if only a later run needs them. All of them are named, and nothing was made.
 func TestMissingRightsAreSaidOnce(t *testing.T) {
-	for verbs, want := range map[string][]string{"patch": {"patch services"}, "patch create": {"patch services", "create services"}} {
-		kubeconfig, wrote := liveCluster(t, without(verbs))
+	for _, lacks := range [][]string{{"patch services"}, {"patch services", "create services"}} {
+		kubeconfig, wrote := liveCluster(t, replaytest.Withhold(lacks...))
 		dir, output, failed := liveSuite(t, "", "none", "-kubeconfig="+kubeconfig)
-		once(t, dir, output, failed, append(want, "docs/clusters.md")...)
+		once(t, dir, output, failed, append(lacks, "docs/clusters.md")...)
 		if wrote.Load() {
-			t.Errorf("without %s something was written", verbs)
+			t.Errorf("without %q something was written", lacks)
 		}
 	}
-	kubeconfig, _ := liveCluster(t, without("none"))
+	kubeconfig, _ := liveCluster(t, asIs)
 	dir, output, failed := liveSuite(t, "", "none", "-kubeconfig="+kubeconfig)
 	if r := readReport(t, dir); failed || r.Count(Passed) == 0 || r.Count(Passed)+r.Count(Skipped) != len(r.Specs) {
 		t.Errorf("with all rights: %s\n%s", r.Summary(), output)
@@ -157,7 +111,7 @@ func TestTheReportOfALiveClusterNamesNoSubject(t *testing.T) {
 
 // Rights that only runs of other specs need are not asked for.
 func TestOnlyTheRightsOfTheSelectionAreNeeded(t *testing.T) {
-	kubeconfig, _ := liveCluster(t, without("patch"))
+	kubeconfig, _ := liveCluster(t, replaytest.Withhold("patch services"))
 	dir, output, failed := liveSuite(t, "", "none", "-kubeconfig="+kubeconfig, "-ginkgo.skip=policy")
 	if r := readReport(t, dir); failed || r.Count(Passed) == 0 {
 		t.Errorf("%s\n%s", r.Summary(), output)
@@ -222,7 +176,7 @@ func TestAClusterWithoutLoadBalancersIsSaidOnce(t *testing.T) {
 
 // The flags of e2e-framework name the cluster: -context takes the file of KUBECONFIG. The variable alone names none.
 func TestTheEnvironmentOfE2EFrameworkNamesTheCluster(t *testing.T) {
-	kubeconfig, _ := liveCluster(t, without("patch"))
+	kubeconfig, _ := liveCluster(t, replaytest.Withhold("patch services"))
 	dir, output, failed := liveSuite(t, kubeconfig, "none", "-context=c")
 	once(t, dir, output, failed, "patch services")
 	for name, c := range map[string]struct {
