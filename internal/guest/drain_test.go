@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,57 +108,67 @@ func (s *stage) nodesOfPods(t *testing.T) (nodes []string) {
 }
 
 func TestADrainedNodeLosesItsPodsAndGetsNone(t *testing.T) {
-	s, p, err := runDrain(t, map[string]string{"replicas": "2"}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if nodes := s.nodesOfPods(t); !slices.Equal(nodes, []string{"node-2", "node-2"}) || len(p.done) > 0 {
-		t.Errorf("the pods are on %q, and the power did %q", nodes, p.done)
-	}
-	if states := s.steps("evict"); !slices.Equal(states, []string{"begin", "end"}) {
-		t.Errorf("the eviction went %q", states)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, p, err := runDrain(t, map[string]string{"replicas": "2"}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if nodes := s.nodesOfPods(t); !slices.Equal(nodes, []string{"node-2", "node-2"}) || len(p.done) > 0 {
+			t.Errorf("the pods are on %q, and the power did %q", nodes, p.done)
+		}
+		if states := s.steps("evict"); !slices.Equal(states, []string{"begin", "end"}) {
+			t.Errorf("the eviction went %q", states)
+		}
+	})
 }
 
 // With a budget that needs every pod nothing can be evicted, and a drain that did not happen is never a green run.
 func TestABudgetWithoutRoomKeepsThePods(t *testing.T) {
-	s, _, err := runDrain(t, map[string]string{"replicas": "2", "minAvailable": "2", "gracePeriod": "1s"}, false)
-	if err == nil || !strings.Contains(err.Error(), "disruption budget") {
-		t.Errorf("draining against the budget gave %v", err)
-	}
-	if nodes := s.nodesOfPods(t); !slices.Equal(nodes, []string{"node-1", "node-2"}) {
-		t.Errorf("the pods are on %q", nodes)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, _, err := runDrain(t, map[string]string{"replicas": "2", "minAvailable": "2", "gracePeriod": "1s"}, false)
+		if err == nil || !strings.Contains(err.Error(), "disruption budget") {
+			t.Errorf("draining against the budget gave %v", err)
+		}
+		if nodes := s.nodesOfPods(t); !slices.Equal(nodes, []string{"node-1", "node-2"}) {
+			t.Errorf("the pods are on %q", nodes)
+		}
+	})
 }
 
 func TestTheAutoscalerTakesANodeWithoutPods(t *testing.T) {
-	s, p, err := runDrain(t, map[string]string{"replicas": "1", "what": "scaledown"}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	with := s.nodesOfPods(t)
-	if len(with) != 1 || len(p.done) != 1 || p.done[0] == "off "+with[0] {
-		t.Errorf("the pods are on %q, and the power did %q", with, p.done)
-	}
-	node, err := s.client.CoreV1().Nodes().Get(t.Context(), strings.TrimPrefix(p.done[0], "off "), metav1.GetOptions{})
-	if err != nil || len(node.Spec.Taints) != 1 || !node.Spec.Unschedulable {
-		t.Errorf("the node was not marked: %+v, %v", node.Spec, err)
-	}
-	if s.Now() < 30e9 {
-		t.Errorf("the node had %s to leave", s.Now())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, p, err := runDrain(t, map[string]string{"replicas": "1", "what": "scaledown"}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		with := s.nodesOfPods(t)
+		if len(with) != 1 || len(p.done) != 1 || p.done[0] == "off "+with[0] {
+			t.Errorf("the pods are on %q, and the power did %q", with, p.done)
+		}
+		node, err := s.client.CoreV1().Nodes().Get(t.Context(), strings.TrimPrefix(p.done[0], "off "), metav1.GetOptions{})
+		if err != nil || len(node.Spec.Taints) != 1 || !node.Spec.Unschedulable {
+			t.Errorf("the node was not marked: %+v, %v", node.Spec, err)
+		}
+		if s.Now() < 30e9 {
+			t.Errorf("the node had %s to leave", s.Now())
+		}
+	})
 }
 
 func TestARebootTakesThePowerAndGivesItBack(t *testing.T) {
-	_, p, err := runDrain(t, map[string]string{"what": "reboot"}, false)
-	if err != nil || !slices.Equal(p.done, []string{"off node-1", "on node-1"}) {
-		t.Errorf("the power did %q: %v", p.done, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		_, p, err := runDrain(t, map[string]string{"what": "reboot"}, false)
+		if err != nil || !slices.Equal(p.done, []string{"off node-1", "on node-1"}) {
+			t.Errorf("the power did %q: %v", p.done, err)
+		}
+	})
 }
 
 // A power cut that nothing notices is an error, whatever traffic says of it.
 func TestANodeWhoseProxyGoesOnDidNotLosePower(t *testing.T) {
-	if _, _, err := runDrain(t, map[string]string{"what": "poweroff"}, true); err == nil || !strings.Contains(err.Error(), "did not lose power") {
-		t.Errorf("a power cut that nothing noticed gave %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		if _, _, err := runDrain(t, map[string]string{"what": "poweroff"}, true); err == nil || !strings.Contains(err.Error(), "did not lose power") {
+			t.Errorf("a power cut that nothing noticed gave %v", err)
+		}
+	})
 }

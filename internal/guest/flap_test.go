@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,30 +21,32 @@ func (s *stage) flap(t *testing.T) (steps []string, err error) {
 }
 
 func TestFlapMakesEachPodUnreadyAndReadyAgain(t *testing.T) {
-	s := newStage(t, "flap", nil)
-	changes := map[string][]corev1.ConditionStatus{}
-	s.kubelet = func(pod *corev1.Pod, before, should corev1.ConditionStatus) corev1.ConditionStatus {
-		if before != should && len(pod.Spec.ReadinessGates) > 0 {
-			changes[pod.Name] = append(changes[pod.Name], should)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, "flap", nil)
+		changes := map[string][]corev1.ConditionStatus{}
+		s.kubelet = func(pod *corev1.Pod, before, should corev1.ConditionStatus) corev1.ConditionStatus {
+			if before != should && len(pod.Spec.ReadinessGates) > 0 {
+				changes[pod.Name] = append(changes[pod.Name], should)
+			}
+			return should
 		}
-		return should
-	}
-	steps, err := s.flap(t)
-	if err != nil || !slices.Equal(steps, []string{"begin", "end", "begin", "end"}) {
-		t.Fatalf("steps %v, %v", steps, err)
-	}
-	for pod, c := range changes {
-		if n := len(c); n < 3 || !slices.Equal(c[n-3:], []corev1.ConditionStatus{"True", "False", "True"}) {
-			t.Errorf("pod %s was %v", pod, c)
+		steps, err := s.flap(t)
+		if err != nil || !slices.Equal(steps, []string{"begin", "end", "begin", "end"}) {
+			t.Fatalf("steps %v, %v", steps, err)
 		}
-	}
-	if len(changes) != 2 {
-		t.Errorf("%d pods were played, want 2", len(changes))
-	}
-	i := slices.IndexFunc(s.lanes, func(l scenarios.LaneSpec) bool { return l.Protocol == "tcp-long" })
-	if i < 0 || s.lanes[i].Connections != 24 || !s.lanes[i].Partial || s.lanes[i].Rate != 12 {
-		t.Errorf("lanes %+v, want one with 24 open connections, each asked every 2 s", s.lanes)
-	}
+		for pod, c := range changes {
+			if n := len(c); n < 3 || !slices.Equal(c[n-3:], []corev1.ConditionStatus{"True", "False", "True"}) {
+				t.Errorf("pod %s was %v", pod, c)
+			}
+		}
+		if len(changes) != 2 {
+			t.Errorf("%d pods were played, want 2", len(changes))
+		}
+		i := slices.IndexFunc(s.lanes, func(l scenarios.LaneSpec) bool { return l.Protocol == "tcp-long" })
+		if i < 0 || s.lanes[i].Connections != 24 || !s.lanes[i].Partial || s.lanes[i].Rate != 12 {
+			t.Errorf("lanes %+v, want one with 24 open connections, each asked every 2 s", s.lanes)
+		}
+	})
 }
 
 // A pod that stays ready, or does not come back, or was restarted, has not flapped: the run must not look like one.
@@ -72,12 +75,14 @@ func TestAFlapThatDidNotHappenFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, "flap", nil)
-			s.kubelet = kubelet
-			steps, err := s.flap(t)
-			if err == nil || !strings.Contains(err.Error(), name) || !slices.Equal(steps, []string{"begin", "failed"}) {
-				t.Errorf("steps %v, %v", steps, err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, "flap", nil)
+				s.kubelet = kubelet
+				steps, err := s.flap(t)
+				if err == nil || !strings.Contains(err.Error(), name) || !slices.Equal(steps, []string{"begin", "failed"}) {
+					t.Errorf("steps %v, %v", steps, err)
+				}
+			})
 		})
 	}
 }

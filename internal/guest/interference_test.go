@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hitless/hitless/record"
@@ -116,53 +117,59 @@ func runInterference(t *testing.T, r *ruleset, what string) ([]record.Event, err
 
 // The record names the foreign rule, from when it disturbs until it is gone.
 func TestInterferenceNamesWhatMeddled(t *testing.T) {
-	for what, want := range map[string]string{
-		"flush":       "`nft flush ruleset` took the 3 rules of node-1 away",
-		"reload":      "the reload of the firewall `table inet host-firewall` took the 3 rules of node-1 away",
-		"stale-drop":  "the foreign rule `table inet stale-policy { ip daddr { 10.244.1.",
-		"stale-allow": "the stale allow `table inet stale-policy { ip daddr { 10.244.1.",
-	} {
-		r := &ruleset{own: 3}
-		events, err := runInterference(t, r, what)
-		if err != nil || len(events) == 0 || !strings.HasPrefix(events[0].Body.(record.Interference).What, want) || events[0].Node != "node-1" {
-			t.Errorf("%s: %+v, %v; want %q", what, events, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		for what, want := range map[string]string{
+			"flush":       "`nft flush ruleset` took the 3 rules of node-1 away",
+			"reload":      "the reload of the firewall `table inet host-firewall` took the 3 rules of node-1 away",
+			"stale-drop":  "the foreign rule `table inet stale-policy { ip daddr { 10.244.1.",
+			"stale-allow": "the stale allow `table inet stale-policy { ip daddr { 10.244.1.",
+		} {
+			r := &ruleset{own: 3}
+			events, err := runInterference(t, r, what)
+			if err != nil || len(events) == 0 || !strings.HasPrefix(events[0].Body.(record.Interference).What, want) || events[0].Node != "node-1" {
+				t.Errorf("%s: %+v, %v; want %q", what, events, err, want)
+			}
+			if len(r.rules) > 0 || r.wall > 0 {
+				t.Errorf("%s left %q and the firewall %d", what, r.rules, r.wall)
+			}
 		}
-		if len(r.rules) > 0 || r.wall > 0 {
-			t.Errorf("%s left %q and the firewall %d", what, r.rules, r.wall)
-		}
-	}
+	})
 }
 
 // A proxy that removes another program's table or rules is no defect of the measurement: the record tells it, and nothing is left.
 func TestAProxyThatRemovesForeignRules(t *testing.T) {
-	for _, removes := range []string{"table", "rules"} {
-		for what, after := range map[string][]int{"stale-drop": {1}, "stale-allow": {2, 1}} {
-			for _, rules := range after {
-				r := &ruleset{own: 3, removes: removes, after: rules}
-				events, err := runInterference(t, r, what)
-				told := slices.ContainsFunc(events, func(e record.Event) bool {
-					return e.Node == "node-1" && e.Body.(record.Interference).State == record.InterferenceRemoved
-				})
-				if err != nil || !told || r.foreign || len(r.rules) > 0 {
-					t.Errorf("%s, %s of %d rules: told %v, %v, left %v %q", what, removes, rules, told, err, r.foreign, r.rules)
+	synctest.Test(t, func(t *testing.T) {
+		for _, removes := range []string{"table", "rules"} {
+			for what, after := range map[string][]int{"stale-drop": {1}, "stale-allow": {2, 1}} {
+				for _, rules := range after {
+					r := &ruleset{own: 3, removes: removes, after: rules}
+					events, err := runInterference(t, r, what)
+					told := slices.ContainsFunc(events, func(e record.Event) bool {
+						return e.Node == "node-1" && e.Body.(record.Interference).State == record.InterferenceRemoved
+					})
+					if err != nil || !told || r.foreign || len(r.rules) > 0 {
+						t.Errorf("%s, %s of %d rules: told %v, %v, left %v %q", what, removes, rules, told, err, r.foreign, r.rules)
+					}
 				}
 			}
 		}
-	}
-	events, _ := runInterference(t, &ruleset{own: 3}, "stale-allow")
-	if slices.ContainsFunc(events, func(e record.Event) bool { return e.Body.(record.Interference).State == record.InterferenceRemoved }) {
-		t.Errorf("a proxy that removes nothing is told: %+v", events)
-	}
+		events, _ := runInterference(t, &ruleset{own: 3}, "stale-allow")
+		if slices.ContainsFunc(events, func(e record.Event) bool { return e.Body.(record.Interference).State == record.InterferenceRemoved }) {
+			t.Errorf("a proxy that removes nothing is told: %+v", events)
+		}
+	})
 }
 
 // A proxy that repairs a flush before anybody looks was disturbed all the same.
 func TestFlushThatIsRepairedAtOnce(t *testing.T) {
-	for _, what := range []string{"flush", "reload"} {
-		events, err := runInterference(t, &ruleset{own: 3, quick: true}, what)
-		if err != nil || len(events) != 2 || events[1].Text != "node-1 has 3 rules again" {
-			t.Errorf("%s: %+v, %v", what, events, err)
+	synctest.Test(t, func(t *testing.T) {
+		for _, what := range []string{"flush", "reload"} {
+			events, err := runInterference(t, &ruleset{own: 3, quick: true}, what)
+			if err != nil || len(events) != 2 || events[1].Text != "node-1 has 3 rules again" {
+				t.Errorf("%s: %+v, %v", what, events, err)
+			}
 		}
-	}
+	})
 }
 
 // besides is a fleet in which a second proxy writes rules, or ends.
@@ -180,27 +187,29 @@ func (b *besides) StartSecond(string, string) (func() error, error) {
 }
 
 func TestASecondProxy(t *testing.T) {
-	for name, c := range map[string]struct {
-		adds int
-		ends error
-		want string
-	}{
-		"left running": {adds: 5},
-		"ends":         {adds: 5, ends: errors.New("address in use"), want: "address in use"},
-		"does nothing": {want: "3 rules, as before 3"},
-	} {
-		s := newStage(t, "interference", map[string]string{"what": "second", "to": "kube-proxy@v1.37.1/iptables", "replicas": "2", "lasts": "1s"})
-		r := &ruleset{own: 3}
-		s.world.Site.OfferCommands(r).OfferProxies(&besides{rules: r, adds: c.adds, ends: c.ends})
-		scenario := find(t, "interference")
-		err := scenarios.Run(t.Context(), scenario, &s.world)
-		told := slices.ContainsFunc(s.events, func(e record.Event) bool {
-			return e.Kind() == record.KindInterference && e.Text == "kube-proxy@v1.37.1/iptables was left running on node-1 beside bundled"
-		})
-		if c.want == "" && (err != nil || !told) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, told: %v; want %q", name, err, told, c.want)
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			adds int
+			ends error
+			want string
+		}{
+			"left running": {adds: 5},
+			"ends":         {adds: 5, ends: errors.New("address in use"), want: "address in use"},
+			"does nothing": {want: "3 rules, as before 3"},
+		} {
+			s := newStage(t, "interference", map[string]string{"what": "second", "to": "kube-proxy@v1.37.1/iptables", "replicas": "2", "lasts": "1s"})
+			r := &ruleset{own: 3}
+			s.world.Site.OfferCommands(r).OfferProxies(&besides{rules: r, adds: c.adds, ends: c.ends})
+			scenario := find(t, "interference")
+			err := scenarios.Run(t.Context(), scenario, &s.world)
+			told := slices.ContainsFunc(s.events, func(e record.Event) bool {
+				return e.Kind() == record.KindInterference && e.Text == "kube-proxy@v1.37.1/iptables was left running on node-1 beside bundled"
+			})
+			if c.want == "" && (err != nil || !told) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%s: %v, told: %v; want %q", name, err, told, c.want)
+			}
 		}
-	}
+	})
 }
 
 // blockable is a fleet whose proxies can be blocked.
@@ -232,24 +241,26 @@ func newBlockStage(t *testing.T, b *blockable, policy string) *stage {
 
 // The programs of a node's proxy fail until its pod has ended and for the given time after that. The record tells both.
 func TestProgramsThatFail(t *testing.T) {
-	b := &blockable{failed: 2}
-	s := newBlockStage(t, b, "Cluster")
-	if err := s.play(t, "interference"); err != nil || !slices.Equal(b.steps, []string{"block node-1", "unblock node-1"}) {
-		t.Fatalf("%q, %v", b.steps, err)
-	}
-	var told []record.Event
-	for _, e := range s.events {
-		if e.Kind() == record.KindInterference {
-			told = append(told, e)
+	synctest.Test(t, func(t *testing.T) {
+		b := &blockable{failed: 2}
+		s := newBlockStage(t, b, "Cluster")
+		if err := s.play(t, "interference"); err != nil || !slices.Equal(b.steps, []string{"block node-1", "unblock node-1"}) {
+			t.Fatalf("%q, %v", b.steps, err)
 		}
-	}
-	if len(told) != 2 || told[0].Text != "the programs that the proxy of node-1 writes its rules with failed" || told[1].At < told[0].At+6*time.Second {
-		t.Errorf("told: %+v", told)
-	}
-	err := newBlockStage(t, &blockable{}, "Cluster").play(t, "interference")
-	if err == nil || !strings.Contains(err.Error(), "called none of its programs to write while it was blocked, so no sync failed") {
-		t.Errorf("a block without a failed call gave the error %v", err)
-	}
+		var told []record.Event
+		for _, e := range s.events {
+			if e.Kind() == record.KindInterference {
+				told = append(told, e)
+			}
+		}
+		if len(told) != 2 || told[0].Text != "the programs that the proxy of node-1 writes its rules with failed" || told[1].At < told[0].At+6*time.Second {
+			t.Errorf("told: %+v", told)
+		}
+		err := newBlockStage(t, &blockable{}, "Cluster").play(t, "interference")
+		if err == nil || !strings.Contains(err.Error(), "called none of its programs to write while it was blocked, so no sync failed") {
+			t.Errorf("a block without a failed call gave the error %v", err)
+		}
+	})
 }
 
 func isRemoval(e record.Event) bool {
@@ -259,25 +270,27 @@ func isRemoval(e record.Event) bool {
 
 // What met no packet, hid nothing or took nothing away is never a green run.
 func TestInterferenceThatDidNotHappenIsAnError(t *testing.T) {
-	for what, c := range map[string]struct {
-		rules *ruleset
-		want  string
-	}{
-		"flush":       {&ruleset{own: 3, deaf: true}, "nothing was flushed"},
-		"reload":      {&ruleset{own: 3, deaf: true}, "nothing was flushed"},
-		"stale-drop":  {&ruleset{blind: true}, "met no packet"},
-		"stale-allow": {&ruleset{blind: true}, "it hid nothing"},
-	} {
-		if _, err := runInterference(t, c.rules, what); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s gave %v, want %q", what, err, c.want)
+	synctest.Test(t, func(t *testing.T) {
+		for what, c := range map[string]struct {
+			rules *ruleset
+			want  string
+		}{
+			"flush":       {&ruleset{own: 3, deaf: true}, "nothing was flushed"},
+			"reload":      {&ruleset{own: 3, deaf: true}, "nothing was flushed"},
+			"stale-drop":  {&ruleset{blind: true}, "met no packet"},
+			"stale-allow": {&ruleset{blind: true}, "it hid nothing"},
+		} {
+			if _, err := runInterference(t, c.rules, what); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s gave %v, want %q", what, err, c.want)
+			}
 		}
-	}
-	for _, what := range []string{"stale-drop", "stale-allow"} { // a rule that cannot be read is not one that the proxy removed
-		if events, err := runInterference(t, &ruleset{odd: true}, what); err == nil || slices.ContainsFunc(events, isRemoval) {
-			t.Errorf("%s with an unknown listing gave %+v, %v", what, events, err)
+		for _, what := range []string{"stale-drop", "stale-allow"} { // a rule that cannot be read is not one that the proxy removed
+			if events, err := runInterference(t, &ruleset{odd: true}, what); err == nil || slices.ContainsFunc(events, isRemoval) {
+				t.Errorf("%s with an unknown listing gave %+v, %v", what, events, err)
+			}
 		}
-	}
-	if _, err := runInterference(t, &ruleset{}, "flush"); err == nil || !strings.Contains(err.Error(), "nothing to flush") {
-		t.Errorf("a node without rules gave %v", err)
-	}
+		if _, err := runInterference(t, &ruleset{}, "flush"); err == nil || !strings.Contains(err.Error(), "nothing to flush") {
+			t.Errorf("a node without rules gave %v", err)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,29 +82,31 @@ func TestAScenarioIsReplayedFromItsTimeline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			scenario := find(t, name)
-			stage := func(s *stage) *stage {
-				proxies, open := &restarts{}, &openings{}
-				s.world.Site.OfferProxies(proxies)
-				s.hold = open.hold
-				return s
-			}
-			first := recorded(t, stage(stageOf(t, scenario, c.set)), scenario)
-			for _, want := range c.want {
-				if !slices.Contains(did(first.Steps), want) {
-					t.Errorf("the timeline has no %q:\n%s", want, first)
+			synctest.Test(t, func(t *testing.T) {
+				scenario := find(t, name)
+				stage := func(s *stage) *stage {
+					proxies, open := &restarts{}, &openings{}
+					s.world.Site.OfferProxies(proxies)
+					s.hold = open.hold
+					return s
 				}
-			}
-			s, again := replayed(t, first)
-			second := recorded(t, stage(s), again)
-			if first.Header() != second.Header() || !slices.Equal(did(first.Steps), did(second.Steps)) {
-				t.Fatalf("replayed, the timeline is\n%s\nwant\n%s", second, first)
-			}
-			for i, step := range second.Steps {
-				if step.At < first.Steps[i].At {
-					t.Errorf("%s came before its time, which is +%s", step, first.Steps[i].At)
+				first := recorded(t, stage(stageOf(t, scenario, c.set)), scenario)
+				for _, want := range c.want {
+					if !slices.Contains(did(first.Steps), want) {
+						t.Errorf("the timeline has no %q:\n%s", want, first)
+					}
 				}
-			}
+				s, again := replayed(t, first)
+				second := recorded(t, stage(s), again)
+				if first.Header() != second.Header() || !slices.Equal(did(first.Steps), did(second.Steps)) {
+					t.Fatalf("replayed, the timeline is\n%s\nwant\n%s", second, first)
+				}
+				for i, step := range second.Steps {
+					if step.At < first.Steps[i].At {
+						t.Errorf("%s came before its time, which is +%s", step, first.Steps[i].At)
+					}
+				}
+			})
 		})
 	}
 }
@@ -130,25 +133,27 @@ func TestDrainIsReplayedFromItsTimeline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.set["antiAffinity"] = "off"
-			scenario := find(t, "drain")
-			p := &powered{off: map[string]bool{}}
-			one := stageFor(t, stageOf(t, scenario, c.set), p, p)
-			first := recorded(t, one, scenario)
-			if got := did(first.Steps[:len(first.Steps)-1]); !slices.Equal(got, c.want) {
-				t.Fatalf("the timeline has %q, want %q", got, c.want)
-			}
-			s, again := replayed(t, first)
-			q := &powered{off: map[string]bool{}}
-			two := stageFor(t, s, q, q)
-			second := recorded(t, two, again)
-			if first.Header() != second.Header() || !slices.Equal(did(first.Steps), did(second.Steps)) || !slices.Equal(p.done, q.done) {
-				t.Errorf("replayed, the timeline is\n%s\nwant\n%s\nand the power did %q, want %q", second, first, q.done, p.done)
-			}
-			if got, want := two.nodesOfPods(t), one.nodesOfPods(t); !slices.Equal(got, want) {
-				t.Errorf("replayed, the pods are on %q, want %q", got, want)
-			}
-			one.sameExcuses(t, two)
+			synctest.Test(t, func(t *testing.T) {
+				c.set["antiAffinity"] = "off"
+				scenario := find(t, "drain")
+				p := &powered{off: map[string]bool{}}
+				one := stageFor(t, stageOf(t, scenario, c.set), p, p)
+				first := recorded(t, one, scenario)
+				if got := did(first.Steps[:len(first.Steps)-1]); !slices.Equal(got, c.want) {
+					t.Fatalf("the timeline has %q, want %q", got, c.want)
+				}
+				s, again := replayed(t, first)
+				q := &powered{off: map[string]bool{}}
+				two := stageFor(t, s, q, q)
+				second := recorded(t, two, again)
+				if first.Header() != second.Header() || !slices.Equal(did(first.Steps), did(second.Steps)) || !slices.Equal(p.done, q.done) {
+					t.Errorf("replayed, the timeline is\n%s\nwant\n%s\nand the power did %q, want %q", second, first, q.done, p.done)
+				}
+				if got, want := two.nodesOfPods(t), one.nodesOfPods(t); !slices.Equal(got, want) {
+					t.Errorf("replayed, the pods are on %q, want %q", got, want)
+				}
+				one.sameExcuses(t, two)
+			})
 		})
 	}
 }
@@ -172,22 +177,24 @@ func (s *stage) sameExcuses(t *testing.T, replay *stage) {
 // A timeline's eviction waits for its budget: one that needs every pod makes the run invalid, and keeps the pods.
 func TestEvictionOfATimelineHonoursItsBudget(t *testing.T) {
 	t.Parallel()
-	for least, kept := range map[string]bool{"": false, " minAvailable=1": false, " minAvailable=2": true} {
-		line, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 2\nset antiAffinity=off\nset gracePeriod=1s\nset replicas=2\nset trafficPolicy=Cluster\n"+
-			"+0s node cordon node-1\n+1s node evict node-1"+least+"\n+5s end\n"))
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		for least, kept := range map[string]bool{"": false, " minAvailable=1": false, " minAvailable=2": true} {
+			line, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 2\nset antiAffinity=off\nset gracePeriod=1s\nset replicas=2\nset trafficPolicy=Cluster\n"+
+				"+0s node cordon node-1\n+1s node evict node-1"+least+"\n+5s end\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, scenario := replayed(t, line)
+			s.addNodes(t)
+			err = scenarios.Run(t.Context(), scenario, &s.world)
+			if kept != (err != nil) || err != nil && !strings.Contains(err.Error(), "line 8: node evict node-1 minAvailable=2: ") {
+				t.Errorf("node evict node-1%s: %v", least, err)
+			}
+			if on := slices.Contains(s.nodesOfPods(t), "node-1"); on != kept {
+				t.Errorf("node evict node-1%s: a pod is on node-1: %t", least, on)
+			}
 		}
-		s, scenario := replayed(t, line)
-		s.addNodes(t)
-		err = scenarios.Run(t.Context(), scenario, &s.world)
-		if kept != (err != nil) || err != nil && !strings.Contains(err.Error(), "line 8: node evict node-1 minAvailable=2: ") {
-			t.Errorf("node evict node-1%s: %v", least, err)
-		}
-		if on := slices.Contains(s.nodesOfPods(t), "node-1"); on != kept {
-			t.Errorf("node evict node-1%s: a pod is on node-1: %t", least, on)
-		}
-	}
+	})
 }
 
 // The commands that change the rules are steps, and listings are none. The replay runs the same commands.
@@ -201,25 +208,27 @@ func TestInterferenceIsReplayedFromItsTimeline(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			scenario := find(t, "interference")
-			stage := func(s *stage) (*stage, *ruleset) {
-				r := &ruleset{own: 3}
-				r.off = map[string]bool{}
-				s.world.Site.OfferCommands(r)
-				return s, r
-			}
-			one, r := stage(stageOf(t, scenario, map[string]string{"what": what, "replicas": "2"}))
-			first := recorded(t, one, scenario)
-			got := did(first.Steps[:len(first.Steps)-1])
-			if !slices.EqualFunc(got, want, strings.HasPrefix) {
-				t.Fatalf("the timeline has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
-			s, again := replayed(t, first)
-			two, q := stage(s)
-			second := recorded(t, two, again)
-			if !slices.Equal(did(first.Steps), did(second.Steps)) || !slices.Equal(r.changes, q.changes) {
-				t.Errorf("replayed, the timeline is\n%s\nwant\n%s\nand nft ran %q, want %q", second, first, q.changes, r.changes)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				scenario := find(t, "interference")
+				stage := func(s *stage) (*stage, *ruleset) {
+					r := &ruleset{own: 3}
+					r.off = map[string]bool{}
+					s.world.Site.OfferCommands(r)
+					return s, r
+				}
+				one, r := stage(stageOf(t, scenario, map[string]string{"what": what, "replicas": "2"}))
+				first := recorded(t, one, scenario)
+				got := did(first.Steps[:len(first.Steps)-1])
+				if !slices.EqualFunc(got, want, strings.HasPrefix) {
+					t.Fatalf("the timeline has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+				}
+				s, again := replayed(t, first)
+				two, q := stage(s)
+				second := recorded(t, two, again)
+				if !slices.Equal(did(first.Steps), did(second.Steps)) || !slices.Equal(r.changes, q.changes) {
+					t.Errorf("replayed, the timeline is\n%s\nwant\n%s\nand nft ran %q, want %q", second, first, q.changes, r.changes)
+				}
+			})
 		})
 	}
 }
@@ -227,7 +236,8 @@ func TestInterferenceIsReplayedFromItsTimeline(t *testing.T) {
 // A written timeline does to objects and pods what it says.
 func TestATimelineChangesObjectsAndPods(t *testing.T) {
 	t.Parallel()
-	line, err := timeline.Parse("f", []byte(`hitless timeline 1
+	synctest.Test(t, func(t *testing.T) {
+		line, err := timeline.Parse("f", []byte(`hitless timeline 1
 nodes 2
 set gated=on
 set antiAffinity=off
@@ -249,33 +259,34 @@ given {"apiVersion":"v1","kind":"Service","metadata":{"name":"goes"},"spec":{"po
 +4s expect gone web-own
 +5s end
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, scenario := replayed(t, line)
-	recorded(t, s, scenario)
-	ctx := t.Context()
-	quiet, err := s.client.CoreV1().Services("default").Get(ctx, "quiet", metav1.GetOptions{})
-	if err != nil || quiet.Spec.Ports[0].Port != 81 || len(quiet.Status.LoadBalancer.Ingress) != 1 {
-		t.Errorf("the replaced Service is %+v, %v", quiet, err)
-	}
-	if _, err := s.client.CoreV1().Services("default").Get(ctx, "goes", metav1.GetOptions{}); err == nil {
-		t.Error("the deleted Service is there")
-	}
-	var slice *discoveryv1.EndpointSlice
-	if slice, err = s.client.DiscoveryV1().EndpointSlices("default").Get(ctx, "busy-1", metav1.GetOptions{}); err != nil || len(slice.Endpoints) != 1 || slice.Endpoints[0].Addresses[0] != "192.0.2.2" {
-		t.Errorf("the endpoints of busy are %+v, %v", slice, err)
-	}
-	var pods *corev1.PodList
-	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (three bool, err error) {
-		pods, err = s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
-		return err == nil && len(pods.Items) == 3, err
-	}); err != nil {
-		t.Fatalf("waiting for 3 replicas: %v", err)
-	}
-	if slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Name == "web-own" }) {
-		t.Error("web-own is there after it was ended")
-	}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, scenario := replayed(t, line)
+		recorded(t, s, scenario)
+		ctx := t.Context()
+		quiet, err := s.client.CoreV1().Services("default").Get(ctx, "quiet", metav1.GetOptions{})
+		if err != nil || quiet.Spec.Ports[0].Port != 81 || len(quiet.Status.LoadBalancer.Ingress) != 1 {
+			t.Errorf("the replaced Service is %+v, %v", quiet, err)
+		}
+		if _, err := s.client.CoreV1().Services("default").Get(ctx, "goes", metav1.GetOptions{}); err == nil {
+			t.Error("the deleted Service is there")
+		}
+		var slice *discoveryv1.EndpointSlice
+		if slice, err = s.client.DiscoveryV1().EndpointSlices("default").Get(ctx, "busy-1", metav1.GetOptions{}); err != nil || len(slice.Endpoints) != 1 || slice.Endpoints[0].Addresses[0] != "192.0.2.2" {
+			t.Errorf("the endpoints of busy are %+v, %v", slice, err)
+		}
+		var pods *corev1.PodList
+		if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (three bool, err error) {
+			pods, err = s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+			return err == nil && len(pods.Items) == 3, err
+		}); err != nil {
+			t.Fatalf("waiting for 3 replicas: %v", err)
+		}
+		if slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Name == "web-own" }) {
+			t.Error("web-own is there after it was ended")
+		}
+	})
 }
 
 // What was recorded stays as it was recorded beside the lab's own controllers, and is nothing that the measured Service takes
@@ -298,12 +309,14 @@ func TestARecordingIsReplayedBesideTheLabsControllers(t *testing.T) {
 	for name, requests := range map[string]bool{"made by requests": true, "put into the replay control plane": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, scenario := replayed(t, line)
-			if !requests {
-				s.world.Site.OfferControlPlane(apiServer{server: s.plane})
-			}
-			recorded(t, s, scenario)
-			s.hasTheRecording(t)
+			synctest.Test(t, func(t *testing.T) {
+				s, scenario := replayed(t, line)
+				if !requests {
+					s.world.Site.OfferControlPlane(apiServer{server: s.plane})
+				}
+				recorded(t, s, scenario)
+				s.hasTheRecording(t)
+			})
 		})
 	}
 }
@@ -399,57 +412,61 @@ func TestAPackedTimelineKeepsTheLinesOfItsFile(t *testing.T) {
 // A lane of datagrams that a timeline starts has a port to go to, and the detector is proved with datagrams, as with `set lanes=udp-fresh`.
 func TestATimelineStartsALaneOfDatagrams(t *testing.T) {
 	t.Parallel()
-	line, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 2\nlane udp-fresh rate=5\n+1s lane stop udp-fresh\n+2s end\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, scenario := replayed(t, line)
-	recorded(t, s, scenario)
-	var lanes []string
-	for _, l := range s.lanes {
-		lanes = append(lanes, l.Name)
-	}
-	for _, want := range []string{"udp-fresh", "canary-udp"} {
-		if !slices.Contains(lanes, want) {
-			t.Errorf("there is no lane %s among %q", want, lanes)
+	synctest.Test(t, func(t *testing.T) {
+		line, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 2\nlane udp-fresh rate=5\n+1s lane stop udp-fresh\n+2s end\n"))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	web, err := s.client.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(web.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolUDP }) {
-		t.Errorf("the measured Service has the ports %+v, none of UDP", web.Spec.Ports)
-	}
+		s, scenario := replayed(t, line)
+		recorded(t, s, scenario)
+		var lanes []string
+		for _, l := range s.lanes {
+			lanes = append(lanes, l.Name)
+		}
+		for _, want := range []string{"udp-fresh", "canary-udp"} {
+			if !slices.Contains(lanes, want) {
+				t.Errorf("there is no lane %s among %q", want, lanes)
+			}
+		}
+		web, err := s.client.CoreV1().Services("default").Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(web.Spec.Ports, func(p corev1.ServicePort) bool { return p.Protocol == corev1.ProtocolUDP }) {
+			t.Errorf("the measured Service has the ports %+v, none of UDP", web.Spec.Ports)
+		}
+	})
 }
 
 // A timeline changes a node past its proxy, in its order, and records each change with its time.
 func TestATimelineChangesNodes(t *testing.T) {
-	line, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 2\nset replicas=2\nset trafficPolicy=Cluster\n+0s node address node-1 add=192.0.2.9/32\n"+
-		"+1s node sysctl node-1 name=net.ipv4.ip_forward value=0\n+2s node address node-1 remove=192.0.2.9/32\n+3s node run node-2 nft flush ruleset\n+4s end\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, scenario := replayed(t, line)
-	nodes := &ruleset{own: 3}
-	nodes.off = map[string]bool{}
-	s.world.Site.OfferCommands(nodes)
-	if err := scenarios.Run(context.Background(), scenario, &s.world); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"add node-1 192.0.2.9/32", "set node-1 net.ipv4.ip_forward 0", "remove node-1 192.0.2.9/32"}; !slices.Equal(nodes.done, want) {
-		t.Errorf("the node's changes are %q, want %q", nodes.done, want)
-	}
-	if nodes.own != 0 {
-		t.Errorf("the command was not run: %d rules remain", nodes.own)
-	}
-	recorded := 0
-	for _, e := range s.events {
-		if e.Kind() == record.KindInterference {
-			recorded++
+	synctest.Test(t, func(t *testing.T) {
+		line, err := timeline.Parse("f", []byte("hitless timeline 1\nnodes 2\nset replicas=2\nset trafficPolicy=Cluster\n+0s node address node-1 add=192.0.2.9/32\n"+
+			"+1s node sysctl node-1 name=net.ipv4.ip_forward value=0\n+2s node address node-1 remove=192.0.2.9/32\n+3s node run node-2 nft flush ruleset\n+4s end\n"))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if recorded != 4 {
-		t.Errorf("%d changes are recorded, want 4", recorded)
-	}
+		s, scenario := replayed(t, line)
+		nodes := &ruleset{own: 3}
+		nodes.off = map[string]bool{}
+		s.world.Site.OfferCommands(nodes)
+		if err := scenarios.Run(context.Background(), scenario, &s.world); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"add node-1 192.0.2.9/32", "set node-1 net.ipv4.ip_forward 0", "remove node-1 192.0.2.9/32"}; !slices.Equal(nodes.done, want) {
+			t.Errorf("the node's changes are %q, want %q", nodes.done, want)
+		}
+		if nodes.own != 0 {
+			t.Errorf("the command was not run: %d rules remain", nodes.own)
+		}
+		recorded := 0
+		for _, e := range s.events {
+			if e.Kind() == record.KindInterference {
+				recorded++
+			}
+		}
+		if recorded != 4 {
+			t.Errorf("%d changes are recorded, want 4", recorded)
+		}
+	})
 }

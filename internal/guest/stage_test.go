@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +28,7 @@ import (
 	"github.com/hitless/hitless/scenarios"
 )
 
-// stage is a replay control plane with its controllers, and a World whose clock hurries.
+// stage is a replay control plane with its controllers, and a World whose clock hurries. It needs a bubble of synctest.
 type stage struct {
 	plane  *replay.Server
 	client kubernetes.Interface
@@ -56,9 +56,9 @@ func newStage(t *testing.T, name string, set map[string]string) *stage {
 
 func stageOf(t *testing.T, scenario scenarios.Scenario, set map[string]string) *stage {
 	t.Helper()
+	synctest.Wait() // panics outside of a bubble
 	plane := replay.New()
-	server := httptest.NewServer(plane.Handler())
-	config := &rest.Config{Host: server.URL, QPS: -1}
+	config := &rest.Config{Host: "http://plane", QPS: -1, Transport: servePipes(t, plane.Handler())}
 	s := &stage{plane: plane, client: kubernetes.NewForConfigOrDie(config)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -68,10 +68,8 @@ func stageOf(t *testing.T, scenario scenarios.Scenario, set map[string]string) *
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		server.CloseClientConnections()
-		server.Close()
 	})
-	cluster, err := resources.New(config)
+	cluster, err := resources.New(&rest.Config{Host: config.Host, QPS: -1, Transport: settled{config.Transport}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,8 +137,8 @@ func (s *stage) Now() time.Duration {
 	return s.now
 }
 
-// Sleep lets the run's time jump to the end of the sleeper that ends first, plays kubelet and balancer, and gives the controllers and
-// other sleepers a moment of real time.
+// Sleep lets the run's time jump to the end of the sleeper that ends first, and plays kubelet and balancer. Before that it lets the
+// controllers and other sleepers finish: the clock of a bubble stands still while any of them can go on.
 func (s *stage) Sleep(ctx context.Context, d time.Duration) error {
 	s.mu.Lock()
 	end := s.now + d
