@@ -466,7 +466,7 @@ func TestManyVirtualServers(t *testing.T) {
 	}
 	for key, s := range want {
 		if got[key].Virtual != s.Virtual || !slices.Equal(got[key].Reals, s.Reals) {
-			t.Fatalf("%+v was read back as %+v", s, got[key])
+			t.Fatalf("%v was read back with scheduler %q and %+v, want %q and %+v", key, got[key].Scheduler, got[key].Reals, s.Scheduler, s.Reals)
 		}
 	}
 }
