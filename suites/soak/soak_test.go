@@ -42,7 +42,7 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(cancel)
 	dir := GinkgoT().TempDir()
 	seeded := func(seed int64, name, subject string, set map[string]string) {
-		all := map[string]string{"for": "1h", "trafficPolicy": "Local", "baseline": "10s"}
+		all := map[string]string{"for": "1h", "trafficPolicy": "Local", "baseline": "20s"} // five attempts on each of three paths
 		maps.Copy(all, set)
 		runs[name] = suites.Start(ctx, dir, name, run.Options{Scenario: "soak", LabOptions: site.LabOptions{ControlPlane: "replay", Subject: subject}, Seed: seed, Rate: 1, Set: all})
 	}
