@@ -11,7 +11,6 @@ var Wanted = []struct {
 	{"a flow of datagrams stays with its pod while another Service with its external IP changes", []string{"k8s-129982"}},
 	{"a flow of datagrams leaves a pod that was unready before it ended", []string{"k8s-125467"}},
 	{"with sessionAffinity a client leaves a pod that is unready or has ended", []string{"k8s-106030", "k8s-71834"}},
-	{"a client that uses a port again during a rolling update is served", []string{"k8s-81775"}},
 	{"open connections with a request every few milliseconds survive many flaps", []string{"k8s-117205"}},
 	{"open connections survive the deletion of their Service", []string{"k8s-71894"}},
 	{"a node without a pod is served at the load balancer's address, in a run without addresses of IPv6", []string{"k8s-65387"}},
