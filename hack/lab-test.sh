@@ -18,8 +18,7 @@ specs() {
 # on runs the lab tests of a package whose names match a pattern; `make unit` has run its other tests.
 on() { # package, pattern, then options of grep
   local tests
-  tests=$(sed -n 's/^func \(Test[A-Za-z0-9]*\)(t .*/\1/p' "$1"/*_lab_test.go | { grep "${@:3}" -- "$2" || true; } | paste -sd'|')
-  [ -n "$tests" ] || { echo "lab-test.sh: no lab test of $1 matches ${*:2}" >&2; return 1; }
+  tests=$(sed -n 's/^func \(Test[A-Za-z0-9]*\)(t .*/\1/p' "$1"/*_lab_test.go | grep "${@:3}" -- "$2" | paste -sd'|') || { echo "lab-test.sh: no lab test of $1 matches ${*:2}" >&2; return 1; }
   "${test[@]}" -tags lab -run "^($tests)\$" "./$1"
 }
 

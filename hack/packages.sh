@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing system packages that a run needs. With the name of a group it installs those of this group instead, such as `packages.sh tests`.
+# Installs missing system packages that a run needs. With names of groups it installs those of these groups instead, such as `packages.sh "tests lint"`.
 # internal/run/packages.txt has the list and its groups, and hack/packages.txt those that only this repository needs. `hitless doctor --install`
 # installs those of a run, without this repository. Only this step needs root.
 # Exit code: 0 nothing is missing any more, 2 there is no such group, or root is needed; else that of apt-get.

@@ -151,7 +151,7 @@ func TestAnAnonymousRecording(t *testing.T) {
 	}
 }
 
-// addressesIn returns the addresses of a text, wherever they stand, without 0.0.0.0 and ::, which are nobody's.
+// addressesIn returns all IP addresses in a text, except the unspecified ones, 0.0.0.0 and ::.
 func addressesIn(text string) (all []netip.Addr) {
 	for _, word := range regexp.MustCompile(`[0-9A-Fa-f.:]{2,}`).FindAllString(text, -1) {
 		for _, part := range []string{word, strings.Trim(word, ".:")} { // with and without what only stands beside it

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Nobody can answer at these addresses, and nobody else can listen there.
+// These addresses refuse connections and datagrams, and no other program can bind them.
 func TestRefusingAddresses(t *testing.T) {
 	at := Refusing(t).String()
 	if _, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {

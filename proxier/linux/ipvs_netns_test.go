@@ -339,7 +339,7 @@ func TestBusyConnectionsAndFlaps(t *testing.T) {
 	}
 }
 
-// enough is the number of requests and of connections that must succeed where none may be lost.
+// enough is the number of requests that must be answered where no connection may be lost.
 const enough = 50
 
 // eightBusy opens eight connections through the virtual address and keeps them busy until stop. lost waits for their

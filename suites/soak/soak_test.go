@@ -152,8 +152,8 @@ var _ = Describe("an hour in which nodes lose power", suites.Nightly, func() {
 	})
 })
 
-// What a node without power can cost, in seconds from its loss on: three health checks, 25 s apart, remove it; and its pods are unready
-// once it has missed its heartbeats, which proxies follow. docs/scenarios.md has both times.
+// The longest losses, in seconds after a node lost power; docs/scenarios.md has both. The load balancer removes the node after three failed
+// health checks, 25 s apart. Proxies stop using the node's pods when these become unready, because the node sends no heartbeats.
 const (
 	removed = 3*25 + 0.1
 	unready = 57.0
