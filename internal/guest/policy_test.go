@@ -6,39 +6,21 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/hitless/hitless/lab/replay/replaytest"
 	"github.com/hitless/hitless/record"
 	"github.com/hitless/hitless/scenarios"
 )
 
-// patience is how long a test waits for an event of a watch.
-const patience = 20 * time.Second
-
-// next waits for the next event of a watch.
-func next(t *testing.T, w watch.Interface) watch.Event {
-	t.Helper()
-	select {
-	case e, open := <-w.ResultChan():
-		if !open {
-			t.Fatal("the watch was closed, want an event")
-		}
-		return e
-	case <-time.After(patience):
-		t.Fatalf("no event within %s", patience)
-	}
-	return watch.Event{}
-}
-
 // nextService waits for the next event about a Service.
 func nextService(t *testing.T, w watch.Interface) *corev1.Service {
 	t.Helper()
-	e := next(t, w)
+	e := replaytest.Next(t, w)
 	v, is := e.Object.(*corev1.Service)
 	if !is {
 		t.Fatalf("event %s with %v, want a Service", e.Type, e.Object)
@@ -160,7 +142,7 @@ func TestRecreateMakesTheSameServiceAgain(t *testing.T) {
 		defer seen.Stop()
 		play(t, s, "recreate")
 		for gone := false; !gone; {
-			e := next(t, seen)
+			e := replaytest.Next(t, seen)
 			slice, is := e.Object.(*discoveryv1.EndpointSlice)
 			gone = is && e.Type == watch.Deleted && slice.Labels[discoveryv1.LabelServiceName] == "web"
 		}

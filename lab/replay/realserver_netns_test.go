@@ -29,6 +29,7 @@ import (
 	"github.com/hitless/hitless/lab/kube"
 	"github.com/hitless/hitless/lab/kube/kubetest"
 	"github.com/hitless/hitless/lab/procs"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 	"github.com/hitless/hitless/lab/topology"
 )
 
@@ -329,7 +330,7 @@ func (p *player) pods() {
 		}
 	}
 	for deleted := 0; deleted < 3; {
-		e := next(p, w)
+		e := replaytest.Next(p, w)
 		pod, ok := e.Object.(*corev1.Pod)
 		if !ok {
 			p.Fatalf("%s of %T", e.Type, e.Object)
@@ -379,7 +380,7 @@ func (p *player) events(what string, count int, opts metav1.ListOptions) {
 	}
 	defer w.Stop()
 	for range count {
-		e := next(p, w)
+		e := replaytest.Next(p, w)
 		switch o := e.Object.(type) {
 		case *metav1.Status:
 			p.lines = append(p.lines, fmt.Sprintf("watch %s: %s %d %s", what, e.Type, o.Code, o.Reason))

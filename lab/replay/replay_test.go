@@ -163,21 +163,6 @@ func slice(name, service, node string, addresses ...string) *discoveryv1.Endpoin
 	return s
 }
 
-// next waits for the next event of a watch.
-func next(t tb, w apiwatch.Interface) apiwatch.Event {
-	t.Helper()
-	select {
-	case e, open := <-w.ResultChan():
-		if !open {
-			t.Fatal("the watch was closed, want an event")
-		}
-		return e
-	case <-time.After(patience):
-		t.Fatalf("no event within %s", patience)
-	}
-	return apiwatch.Event{}
-}
-
 // closed waits for the end of a watch, which must come without a further event.
 func closed(t tb, w apiwatch.Interface) {
 	t.Helper()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/hitless/hitless/lab/replay"
+	"github.com/hitless/hitless/lab/replay/replaytest"
 )
 
 // follow opens a watch of the ConfigMaps of namespace default.
@@ -39,7 +40,7 @@ func expect(t *testing.T, w apiwatch.Interface, want ...string) {
 	t.Helper()
 	var got []string
 	for range want {
-		got = append(got, line(t, next(t, w)))
+		got = append(got, line(t, replaytest.Next(t, w)))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("events (-want +got):\n%s", diff)
@@ -80,7 +81,7 @@ func TestInitialEventsEndWithABookmark(t *testing.T) {
 			SendInitialEvents: new(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		})
 		expect(t, w, "ADDED a 2")
-		mark := next(t, w)
+		mark := replaytest.Next(t, w)
 		if m, ok := mark.Object.(metav1.Object); mark.Type != apiwatch.Bookmark || !ok ||
 			m.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" || m.GetResourceVersion() != "2" {
 			t.Fatalf("after the initial events: %s %v", mark.Type, mark.Object)
@@ -126,7 +127,7 @@ func TestPodsTerminateBeforeTheyAreDeleted(t *testing.T) {
 	}
 	var got []string
 	for range 10 {
-		e := next(t, w)
+		e := replaytest.Next(t, w)
 		p := e.Object.(*corev1.Pod)
 		state := "lives"
 		if p.DeletionTimestamp != nil {
@@ -170,11 +171,11 @@ func TestTooOldAndTooNewVersions(t *testing.T) {
 			l.apply(t, configMap(name, nil))
 		}
 		expect(t, follow(t, client, metav1.ListOptions{ResourceVersion: "3"}), "ADDED c 4", "ADDED d 5")
-		gone := next(t, follow(t, client, metav1.ListOptions{ResourceVersion: "2"}))
+		gone := replaytest.Next(t, follow(t, client, metav1.ListOptions{ResourceVersion: "2"}))
 		if err := apierrors.FromObject(gone.Object); gone.Type != apiwatch.Error || !apierrors.IsResourceExpired(err) {
 			t.Errorf("watch of a version older than what is kept: %s %v, want 410", gone.Type, gone.Object)
 		}
-		ahead := next(t, follow(t, client, metav1.ListOptions{ResourceVersion: "99"}))
+		ahead := replaytest.Next(t, follow(t, client, metav1.ListOptions{ResourceVersion: "99"}))
 		if err := apierrors.FromObject(ahead.Object); ahead.Type != apiwatch.Error || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 			t.Errorf("watch of a version of the future: %s %v", ahead.Type, ahead.Object)
 		}

@@ -1,4 +1,4 @@
-// Package replaytest serves the replay control plane to tests of live clusters.
+// Package replaytest serves the replay control plane to tests, and waits for events of watches.
 package replaytest
 
 import (
@@ -6,9 +6,11 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -52,4 +54,24 @@ func AddNodes(t testing.TB, server *replay.Server, address string, names ...stri
 			t.Fatal(err)
 		}
 	}
+}
+
+// Next waits up to 20 s for the next event of a watch. A watch that ends fails the test.
+func Next(t interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}, w watch.Interface) watch.Event {
+	t.Helper()
+	const patience = 20 * time.Second
+	select {
+	case e, open := <-w.ResultChan():
+		if !open {
+			t.Fatal("the watch was closed, want an event")
+		}
+		return e
+	case <-time.After(patience):
+		t.Fatalf("no event within %s", patience)
+	}
+	return watch.Event{}
 }
