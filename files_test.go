@@ -23,7 +23,7 @@ var ownFiles = map[string][]string{
 	"volumes, images and logs of pods":        {"lab/container", "lab/kubelet"},
 	"the running program":                     {"cmd/hitless", "internal/version"},
 	"an example's own files in the guest":     {"docs/examples/exec-nftables"},
-	"files of this repository":                {"hack/docs", "hack/modproxy", "deploy/image", "internal/testfiles"},
+	"files of this repository":                {"hack/docs", "hack/modproxy", "hack/scripttest", "deploy/image", "internal/testfiles"},
 	"what the user names: it is the one rule": {"internal/input"},
 }
 

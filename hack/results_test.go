@@ -1,3 +1,5 @@
+//go:build linux
+
 package hack_test
 
 import (
@@ -5,12 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/hack/scripttest"
 )
 
 // comparing is a tree in which scripts of comparisons run. A comparison has a new number; with the file interrupt, that of the row restart is interrupted.
-func comparing(t *testing.T, scripts string) tree {
+func comparing(t *testing.T, scripts string) scripttest.Tree {
 	t.Helper()
-	return newTree(t, "rows.sh "+scripts, map[string]string{
+	return scripttest.New(t, "rows.sh "+scripts, map[string]string{
 		"hitless": `case "$1 $2" in
 "results keep") mkdir -p "$(dirname "$4")"; if [ -e "$3/run" ]; then cp "$3/run" "$4"; else cp "$3/compare.json" "$4"; fi ;;
 "results check") exit 1 ;;
@@ -38,26 +42,26 @@ func TestThePictureIsThatOfItsRow(t *testing.T) {
 		runs int  // of the row in the call after the interrupt
 	}{"the runs are there": {false, 0}, "the runs are gone": {true, 1}} {
 		s := comparing(t, "results.sh")
-		s.write("docs/results/picture/report.json", "older")
-		s.write("interrupt", "")
-		if code, out := s.run([]string{"FORCE=1"}, "results.sh"); code != 130 || s.read("docs/results/picture/report.json") != "older" || !s.has("docs/results/rollout.json") {
+		s.Write("docs/results/picture/report.json", "older")
+		s.Write("interrupt", "")
+		if code, out := s.Run([]string{"FORCE=1"}, "results.sh"); code != 130 || s.Read("docs/results/picture/report.json") != "older" || !s.Has("docs/results/rollout.json") {
 			t.Fatalf("%s: interrupted with exit code %d\n%s", name, code, out)
 		}
-		if err := os.Remove(filepath.Join(s.dir, "interrupt")); err != nil {
+		if err := os.Remove(filepath.Join(s.Dir, "interrupt")); err != nil {
 			t.Fatal(err)
 		}
 		if c.lose {
-			if err := os.RemoveAll(filepath.Join(s.dir, "out")); err != nil {
+			if err := os.RemoveAll(filepath.Join(s.Dir, "out")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		begun := strings.Count(s.read("compared"), "rollout")
+		begun := strings.Count(s.Read("compared"), "rollout")
 		for call := range 2 {
-			code, out := s.run(nil, "results.sh")
-			if picture, row := s.read("docs/results/picture/report.json"), s.read("docs/results/rollout.json"); code != 0 || picture != row || s.read("docs/results/rollout.lanes.txt") != "drawn\n" {
+			code, out := s.Run(nil, "results.sh")
+			if picture, row := s.Read("docs/results/picture/report.json"), s.Read("docs/results/rollout.json"); code != 0 || picture != row || s.Read("docs/results/rollout.lanes.txt") != "drawn\n" {
 				t.Errorf("%s, call %d: exit code %d, the picture is of %q, and the row of %q\n%s", name, call, code, picture, row, out)
 			}
-			if runs := strings.Count(s.read("compared"), "rollout") - begun; runs != c.runs {
+			if runs := strings.Count(s.Read("compared"), "rollout") - begun; runs != c.runs {
 				t.Errorf("%s, call %d: the row ran %d times, want %d", name, call, runs, c.runs)
 			}
 		}
@@ -68,14 +72,14 @@ func TestThePictureIsThatOfItsRow(t *testing.T) {
 func TestInvalidRowsAreNoResults(t *testing.T) {
 	for script, file := range map[string]string{"first-seed.sh": "first-seed/soak", "minors.sh": "minors/v1.25", "results.sh": "restart"} {
 		s := comparing(t, script)
-		s.write("invalid", "")
-		if code, out := s.run(nil, script); code != 1 || s.has("docs/results/"+file+".json") {
+		s.Write("invalid", "")
+		if code, out := s.Run(nil, script); code != 1 || s.Has("docs/results/"+file+".json") {
 			t.Errorf("%s: exit code %d, and it kept an invalid row\n%s", script, code, out)
 		}
-		if err := os.Remove(filepath.Join(s.dir, "invalid")); err != nil {
+		if err := os.Remove(filepath.Join(s.Dir, "invalid")); err != nil {
 			t.Fatal(err)
 		}
-		if code, out := s.run(nil, script); code != 0 || !s.has("docs/results/"+file+".json") {
+		if code, out := s.Run(nil, script); code != 0 || !s.Has("docs/results/"+file+".json") {
 			t.Errorf("%s: exit code %d, and it kept no valid row\n%s", script, code, out)
 		}
 	}
@@ -84,15 +88,15 @@ func TestInvalidRowsAreNoResults(t *testing.T) {
 // A report of conformance in which a spec is not judged is none of the subject.
 func TestReportsOfConformanceAreWhole(t *testing.T) {
 	for judge, want := range map[string]int{"true": 0, "exit 1": 1} {
-		s := newTree(t, "rows.sh conformance.sh", map[string]string{
+		s := scripttest.New(t, "rows.sh conformance.sh", map[string]string{
 			"hitless": `case "$1" in
 conformance) out=$*; echo "state: passed" >"${out##* --out }/conformance.yaml" ;;
 results) mkdir -p "$(dirname "$4")"; cp "$3/conformance.yaml" "$4" ;;
 esac
 `,
 			"go": "case \"$2 $3 $4\" in \"./hack/judge whole out/results/conformance/bundled\") " + judge + " ;; *judge*) exit 2 ;; esac\n"})
-		code, out := s.run([]string{"SUBSET=bundled"}, "conformance.sh")
-		if code != want || s.has("docs/results/conformance/bundled/conformance.yaml") != (want == 0) {
+		code, out := s.Run([]string{"SUBSET=bundled"}, "conformance.sh")
+		if code != want || s.Has("docs/results/conformance/bundled/conformance.yaml") != (want == 0) {
 			t.Errorf("%s: exit code %d\n%s", judge, code, out)
 		}
 	}
@@ -108,13 +112,13 @@ func TestEarlierVerificationsMustConfirm(t *testing.T) {
 		"one does not":     {"echo docs/results/verified/fault.json; exit 1", "not verified: fault\n"},
 		"nothing is known": {"exit 1", "not verified: fault quiet\n"},
 	} {
-		s := newTree(t, "rows.sh verify.sh", map[string]string{
+		s := scripttest.New(t, "rows.sh verify.sh", map[string]string{
 			"hitless": "exit 2\n",
 			"go":      "case \"$*\" in \"run ./hack/judge confirmed docs/results/verified/fault.json docs/results/verified/quiet.json\") " + c.judge + " ;; *judge*) exit 2 ;; esac\n"})
 		for _, run := range []string{"fault", "quiet"} {
-			s.write("docs/results/verified/"+run+".json", "{}")
+			s.Write("docs/results/verified/"+run+".json", "{}")
 		}
-		code, out := s.run([]string{"SUBSET=quiet"}, "verify.sh")
+		code, out := s.Run([]string{"SUBSET=quiet"}, "verify.sh")
 		if (code == 0) != (c.want == "") || code > 1 || !strings.Contains(out, c.want) {
 			t.Errorf("%s: exit code %d\n%s", name, code, out)
 		}

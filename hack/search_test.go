@@ -1,8 +1,12 @@
+//go:build linux
+
 package hack_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/hack/scripttest"
 )
 
 // A search for files that finds none checks nothing, and is an error.
@@ -23,18 +27,18 @@ func TestSearchesForFilesMustFind(t *testing.T) {
 		for command, found := range c.found {
 			git += command + ") echo '" + found + "' ;;\n"
 		}
-		s := newTree(t, c.script, map[string]string{"git": git + "grep) exit 1 ;;\nesac\n", "go": "echo go \"$@\" >>calls\n", "gofmt": "", "shellcheck": ""})
-		s.write("hack/gotest.sh", "#!/bin/sh\necho gotest \"$@\" >>calls\n")
+		s := scripttest.New(t, c.script, map[string]string{"git": git + "grep) exit 1 ;;\nesac\n", "go": "echo go \"$@\" >>calls\n", "gofmt": "", "shellcheck": ""})
+		s.Program("hack/gotest.sh", "echo gotest \"$@\" >>calls\n")
 		for _, dir := range []string{"deploy/image", "deploy/foreign"} {
-			s.write(dir+"/go.mod", "")
+			s.Write(dir+"/go.mod", "")
 		}
-		code, out := s.run(nil, c.script, c.args...)
+		code, out := s.Run(nil, c.script, c.args...)
 		if (code == 0) != c.ok || !c.ok && !strings.Contains(out, "finds no") {
 			t.Errorf("%s: exit code %d\n%s", name, code, out)
 		}
 		last := map[string]string{"lint.sh": "go vet -tags  ./a\n", "unit.sh": "-fuzz ^FuzzB$"}[c.script]
-		if c.ok && !strings.Contains(s.read("calls"), last) {
-			t.Errorf("%s: no %q in the calls\n%s", name, last, s.read("calls"))
+		if c.ok && !strings.Contains(s.Read("calls"), last) {
+			t.Errorf("%s: no %q in the calls\n%s", name, last, s.Read("calls"))
 		}
 	}
 }

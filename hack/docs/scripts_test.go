@@ -1,11 +1,9 @@
+//go:build linux
+
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hitless/hitless/hack/scripttest"
 	"github.com/hitless/hitless/reports/compare"
 )
 
@@ -82,27 +81,11 @@ func wantCommand(t *testing.T, file string, script comparison, command string) {
 	}
 }
 
-// standIns is a tree with shell programs that stand for those that a script calls.
-func standIns(t *testing.T, programs map[string]string) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	for file, text := range programs {
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "bin"), 0o755), os.WriteFile(filepath.Join(dir, "bin", file), []byte("#!/bin/sh\n"+text), 0o755)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 // calledIn returns the comparisons in a file with a command in each line, by the names of their folders. There may be none yet.
-func calledIn(t *testing.T, dir string) map[string]comparison {
+func calledIn(t *testing.T, s scripttest.Tree) map[string]comparison {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "commands"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
 	calls := map[string]comparison{}
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(s.Read("commands")) {
 		words := strings.Fields(line)
 		name := filepath.Base(words[slices.Index(words, "--out")+1])
 		if _, twice := calls[name]; twice {
@@ -116,11 +99,7 @@ func calledIn(t *testing.T, dir string) map[string]comparison {
 // scriptRows returns the comparisons of a script in hack, by the names of its rows. The script runs with stand-ins for the programs that it calls.
 func scriptRows(t *testing.T, name string) map[string]comparison {
 	t.Helper()
-	script, err := filepath.Abs(filepath.Join(top, "hack", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := standIns(t, map[string]string{
+	s := scripttest.New(t, "rows.sh "+name, map[string]string{
 		"hitless": `case $1 in
 build) printf 'kube-proxy\t%s\n' "$0" ;;
 compare) echo hitless "$@" >> commands; while [ "$1" != --out ]; do shift; done; mkdir -p "$2"; echo > "$2/compare.json" ;;
@@ -128,14 +107,12 @@ results) cp "$3/compare.json" "$4" ;;
 *) exit 2 ;;
 esac
 `, "go": "mkdir -p out/zero-loss\n"})
-	run := exec.Command(script)
-	run.Dir, run.Env = dir, append(os.Environ(), "GO="+filepath.Join(dir, "bin", "go"), "RUNS=", "SUBSET=", "STALE=", "FORCE=")
-	if out, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", script, err, out)
+	if code, out := s.Run(nil, name); code != 0 {
+		t.Fatalf("%s: exit code %d: %s", name, code, out)
 	}
-	rows, same := calledIn(t, dir), map[string]string{}
+	rows, same := calledIn(t, s), map[string]string{}
 	if len(rows) == 0 {
-		t.Fatalf("%s runs no comparison", script)
+		t.Fatalf("%s runs no comparison", name)
 	}
 	for name, c := range rows {
 		asks := fmt.Sprint(c)
@@ -149,13 +126,8 @@ esac
 
 // The page of upgrades names the rows that were not run yet, so that it knows all rows of the script.
 func TestUpgradeRowsAreThoseOfTheirScript(t *testing.T) {
-	cmd := exec.Command("hack/upgrades.sh")
-	cmd.Dir, cmd.Env = top, append(os.Environ(), "LIST=1")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Fields(string(out)), upgradeRows()); diff != "" {
+	code, out := scripttest.New(t, "rows.sh upgrades.sh", nil).Run([]string{"LIST=1"}, "upgrades.sh")
+	if diff := cmp.Diff(strings.Fields(out), upgradeRows()); code != 0 || diff != "" {
 		t.Errorf("the rows of hack/upgrades.sh differ from upgradeRows (-script +page): %s", diff)
 	}
 }

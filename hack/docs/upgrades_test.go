@@ -1,73 +1,55 @@
+//go:build linux
+
 package main
 
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hitless/hitless/analysis"
+	"github.com/hitless/hitless/hack/scripttest"
 	"github.com/hitless/hitless/reports/compare"
 )
 
-// upgrading is a tree in which hack/upgrades.sh runs with stand-ins for the programs that it calls.
-type upgrading struct {
-	t   *testing.T
-	dir string
-}
-
-// newUpgrading has a hitless that ends each row with exit code 0 and a result, except for those of cases, a part of a shell's case.
-func newUpgrading(t *testing.T, cases string) upgrading {
+// newUpgrading is a tree for hack/upgrades.sh. Its hitless ends each row with exit code 0 and a result, except for those of cases, a part of a
+// shell's case.
+func newUpgrading(t *testing.T, cases string) scripttest.Tree {
 	t.Helper()
-	return upgrading{t, standIns(t, map[string]string{
+	return scripttest.New(t, "rows.sh upgrades.sh", map[string]string{
 		"hitless": `if [ "$1 $2" = "results keep" ]; then cp "$3/compare.json" "$4"; exit; fi
 echo hitless "$@" >> commands; out=$*; out=${out##* --out }
 case $out in ` + cases + ` esac
 mkdir -p "$out"; echo "$*" > "$out/compare.json"; exit ${code:-0}
-`, "go": "echo \"$@\" >> docs-made\n"})}
+`, "go": "echo \"$@\" >> docs-made\n"})
 }
 
-// run runs the script. It returns the exit code, the output, and the names of the rows with a result.
-func (u upgrading) run(env ...string) (code int, out string, results []string) {
-	u.t.Helper()
-	script, err := filepath.Abs("../../hack/upgrades.sh")
+// upgrade runs the script. It returns the exit code, the output, and the names of the rows with a result.
+func upgrade(t *testing.T, s scripttest.Tree, variables ...string) (code int, out string, results []string) {
+	t.Helper()
+	code, out = s.Run(variables, "upgrades.sh")
+	files, err := filepath.Glob(filepath.Join(s.Dir, upgradesDir, "*"))
 	if err != nil {
-		u.t.Fatal(err)
-	}
-	cmd := exec.Command(script)
-	cmd.Dir, cmd.Env = u.dir, append(os.Environ(), append([]string{"GO=" + filepath.Join(u.dir, "bin", "go"), "SUBSET=", "FORCE="}, env...)...)
-	text, err := cmd.CombinedOutput()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		u.t.Fatalf("%v: %s", err, text)
-	}
-	files, err := filepath.Glob(filepath.Join(u.dir, upgradesDir, "*"))
-	if err != nil {
-		u.t.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, file := range files {
 		results = append(results, strings.TrimSuffix(filepath.Base(file), ".json"))
 	}
-	return cmd.ProcessState.ExitCode(), string(text), results
-}
-
-// commands are the calls of hitless so far, by their row.
-func (u upgrading) commands() map[string]comparison {
-	u.t.Helper()
-	return calledIn(u.t, u.dir)
+	return code, out, results
 }
 
 // Each row of the page is run, as an upgrade in its mode, beside the same steps without an upgrade; the committed rows have its command.
 func TestEachUpgradeIsRun(t *testing.T) {
-	u := newUpgrading(t, "")
-	code, out, results := u.run()
+	s := newUpgrading(t, "")
+	code, out, results := upgrade(t, s)
 	want := slices.Sorted(slices.Values(upgradeRows()))
 	if code != 0 || !slices.Equal(results, want) {
 		t.Fatalf("exit code %d; rows %q, want %q\n%s", code, results, want, out)
 	}
-	calls := u.commands()
+	calls := calledIn(t, s)
 	if len(calls) != len(want) {
 		t.Errorf("%d calls for %d rows", len(calls), len(want))
 	}
@@ -89,10 +71,10 @@ func TestEachUpgradeIsRun(t *testing.T) {
 			continue
 		}
 		wantCommand(t, name, c, committed.Command)
-		for _, s := range committed.Subjects {
-			for _, r := range s.Runs {
+		for _, of := range committed.Subjects {
+			for _, r := range of.Runs {
 				if len(r.HistorySha256) != 64 {
-					t.Errorf("%s: the run of %s has no hash of its history", name, s.Subject)
+					t.Errorf("%s: the run of %s has no hash of its history", name, of.Subject)
 				}
 			}
 		}
@@ -101,8 +83,8 @@ func TestEachUpgradeIsRun(t *testing.T) {
 
 // A row without a result fails the script, and only that row.
 func TestAnUpgradeThatFailsDoesNotStopTheOthers(t *testing.T) {
-	u := newUpgrading(t, "*v1.11-ipvs-roll) echo no module; exit 2;; *v1.25-ipvs-open) code=1;; *v1.36-ipvs-open) code=3;; *v1.36-ipvs-back) exit 0;;")
-	code, out, results := u.run()
+	s := newUpgrading(t, "*v1.11-ipvs-roll) echo no module; exit 2;; *v1.25-ipvs-open) code=1;; *v1.36-ipvs-open) code=3;; *v1.36-ipvs-back) exit 0;;")
+	code, out, results := upgrade(t, s)
 	missing := []string{"v1.11-ipvs-roll", "v1.36-ipvs-back"} // the second has no compare.json
 	for _, name := range upgradeRows() {
 		if slices.Contains(results, name) == slices.Contains(missing, name) {
@@ -112,28 +94,28 @@ func TestAnUpgradeThatFailsDoesNotStopTheOthers(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "no module") || !strings.Contains(out, "SUBSET="+strings.Join(missing, ",")) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
-	if _, err := os.Stat(filepath.Join(u.dir, "docs-made")); err != nil {
-		t.Errorf("the page was not made: %v", err)
+	if !s.Has("docs-made") {
+		t.Error("the page was not made")
 	}
-	if err := os.Remove(filepath.Join(u.dir, "commands")); err != nil {
+	if err := os.Remove(filepath.Join(s.Dir, "commands")); err != nil {
 		t.Fatal(err)
 	}
-	if u.run(); len(u.commands()) != len(missing) {
-		t.Errorf("again: it runs %v, want only the rows without a result", u.commands())
+	if upgrade(t, s); len(calledIn(t, s)) != len(missing) {
+		t.Errorf("again: it runs %v, want only the rows without a result", calledIn(t, s))
 	}
 }
 
 func TestASubsetOfTheUpgrades(t *testing.T) {
-	u := newUpgrading(t, "")
-	if code, out, results := u.run("SUBSET=v1.36-nftables-open,v1.11-ipvs-back"); code != 0 || !slices.Equal(results, []string{"v1.11-ipvs-back", "v1.36-nftables-open"}) {
+	s := newUpgrading(t, "")
+	if code, out, results := upgrade(t, s, "SUBSET=v1.36-nftables-open,v1.11-ipvs-back"); code != 0 || !slices.Equal(results, []string{"v1.11-ipvs-back", "v1.36-nftables-open"}) {
 		t.Errorf("exit code %d, rows %q:\n%s", code, results, out)
 	}
-	u = newUpgrading(t, "")
-	if code, out, results := u.run("SUBSET=v1.36-nftables-open,v1.11-nftables-open"); code != 2 || len(results) != 0 || !strings.Contains(out, "v1.11-nftables-open") {
+	s = newUpgrading(t, "")
+	if code, out, results := upgrade(t, s, "SUBSET=v1.36-nftables-open,v1.11-nftables-open"); code != 2 || len(results) != 0 || !strings.Contains(out, "v1.11-nftables-open") {
 		t.Errorf("an unknown row: exit code %d, rows %q:\n%s", code, results, out)
 	}
-	u = newUpgrading(t, "*v1.25-iptables-open) exit 130;;")
-	if code, _, results := u.run(); code != 130 || !slices.Contains(results, "v1.11-ipvs-back") || slices.Contains(results, "v1.25-iptables-roll") {
+	s = newUpgrading(t, "*v1.25-iptables-open) exit 130;;")
+	if code, _, results := upgrade(t, s); code != 130 || !slices.Contains(results, "v1.11-ipvs-back") || slices.Contains(results, "v1.25-iptables-roll") {
 		t.Errorf("interrupted: exit code %d, rows %q", code, results)
 	}
 }

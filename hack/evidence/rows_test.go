@@ -1,28 +1,18 @@
+//go:build linux
+
 package main
 
 import (
-	"os"
-	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-)
 
-// rowsIn returns the rows that a script lists.
-func rowsIn(t *testing.T, script string) []string {
-	t.Helper()
-	cmd := exec.Command(script)
-	cmd.Env = append(os.Environ(), "LIST=1", "SUBSET=", "STALE=", "FORCE=", "RUNS=")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("LIST=1 %s: %v", script, err)
-	}
-	return strings.Fields(string(out))
-}
+	"github.com/hitless/hitless/hack/scripttest"
+)
 
 // A script whose rows are steps has a step for each row, so that a new row is planned before it has a file.
 func TestEachRowOfADividedScriptIsAStep(t *testing.T) {
-	t.Chdir("../..")
 	planned := map[string][]string{}
 	for _, s := range steps {
 		if s.row != "" {
@@ -33,11 +23,13 @@ func TestEachRowOfADividedScriptIsAStep(t *testing.T) {
 		t.Fatal("no script is divided")
 	}
 	for script, rows := range planned {
-		want := rowsIn(t, script)
+		name := filepath.Base(script)
+		code, out := scripttest.New(t, "rows.sh "+name, nil).Run([]string{"LIST=1"}, name)
+		want := strings.Fields(out)
 		slices.Sort(want)
 		slices.Sort(rows)
-		if !slices.Equal(rows, want) {
-			t.Errorf("the steps of %s are %q, its rows %q", script, rows, want)
+		if code != 0 || !slices.Equal(rows, want) {
+			t.Errorf("the steps of %s are %q, its rows %q (exit code %d)", script, rows, want, code)
 		}
 	}
 }

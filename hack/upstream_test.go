@@ -1,14 +1,13 @@
-//go:build unix
+//go:build linux
 
-package main
+package hack_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/hitless/hitless/hack/scripttest"
 )
 
 // suitePrograms are what programs do that hack/upstream-e2e.sh calls.
@@ -19,36 +18,27 @@ type suitePrograms struct {
 }
 
 // upstreamSuite runs hack/upstream-e2e.sh with programs that stand for hitless, ginkgo and kubectl.
-func upstreamSuite(t *testing.T, p suitePrograms) (code int, said, out string) {
+func upstreamSuite(t *testing.T, p suitePrograms) (code int, said string, s scripttest.Tree) {
 	t.Helper()
-	dir := t.TempDir()
-	out = filepath.Join(dir, "out")
-	text, err := os.ReadFile("../../hack/upstream-e2e.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	played(t, filepath.Join(dir, "hack"), "upstream-e2e.sh", string(text))
-	played(t, dir, "ginkgo", "#!/bin/sh\ncat >"+out+"/junit.xml <<'END'\n"+p.junit+"\nEND\nexit "+p.status+"\n")
-	played(t, dir, "kubectl", "#!/bin/sh\n"+p.kubectl+"\n")
-	played(t, filepath.Join(dir, "bin"), "hitless", `#!/bin/sh
-case "$1 $2" in
+	s = scripttest.New(t, "upstream-e2e.sh", map[string]string{
+		"ginkgo":  "cat >out/junit.xml <<'END'\n" + p.junit + "\nEND\nexit " + p.status + "\n",
+		"kubectl": p.kubectl,
+	})
+	s.Program("bin/hitless", `case "$1 $2" in
 `+p.build+`
-"build e2e.test"*) printf 'e2e.test@v1\t/bin/true\nginkgo@v1\t`+dir+`/ginkgo\nkubectl@v1\t`+dir+`/kubectl\n' ;;
+"build e2e.test"*) printf 'e2e.test@v1\t/bin/true\nginkgo@v1\tbin/ginkgo\nkubectl@v1\t`+s.Dir+`/bin/kubectl\n' ;;
 "build guest-tools") printf 'tools\n\tsha256 abc\n' ;;
 "version "*) echo "hitless v1 go1 def" ;;
-"lab up") touch "`+out+`/begun"; exec env --default-signal=INT sh -c 'echo "the lab is up"; exec sleep 600' ;; # shells start it without; the signal may come at once
+"lab up") touch out/begun; exec env --default-signal=INT sh -c 'echo "the lab is up"; exec sleep 600' ;; # shells start it without; the signal may come at once
 "lab shell") shift 5; exec "$@" ;;
 esac
 `)
-	code, said = script(t, filepath.Join(dir, "hack", "upstream-e2e.sh"), "FOCUS=x", "KERNEL=host", "OUT="+out)
-	return code, said, out
+	code, said = s.Run([]string{"FOCUS=x", "KERNEL=host", "OUT=out"}, "upstream-e2e.sh")
+	return code, said, s
 }
 
 // Upstream's suite in which no spec ran is no failed spec: the script says why, and leaves no result. Its results are those of the specs that ran.
 func TestUpstreamSuitesWithoutASpecAreNoResult(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the script needs programs of Linux")
-	}
 	const skipped, passed, failed = `<testcase name="[It] a" status="skipped" time="0">`, `<testcase name="[It] b" status="passed" time="1.5">`,
 		`<testcase name="[It] c" status="failed" time="2">`
 	for name, c := range map[string]struct {
@@ -63,13 +53,13 @@ func TestUpstreamSuitesWithoutASpecAreNoResult(t *testing.T) {
 		"a failure":   {passed + "\n" + failed, "1", 1, "", "passed\t1\tb\nfailed\t2\tc\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, said, out := upstreamSuite(t, suitePrograms{junit: c.junit, status: c.status})
+			code, said, s := upstreamSuite(t, suitePrograms{junit: c.junit, status: c.status})
 			if code != c.code || !strings.Contains(said, c.want) {
 				t.Errorf("exit code %d, want %d and %q:\n%s", code, c.code, c.want, said)
 			}
-			specs, err := os.ReadFile(filepath.Join(out, "specs.tsv"))
-			if _, rows, _ := strings.Cut(string(specs), "\n"); rows != c.specs || (err == nil) != (c.specs != "") {
-				t.Errorf("the specs are %q (%v)", specs, err)
+			specs := s.Read("out/specs.tsv")
+			if _, rows, _ := strings.Cut(specs, "\n"); rows != c.specs || s.Has("out/specs.tsv") != (c.specs != "") {
+				t.Errorf("the specs are %q", specs)
 			}
 		})
 	}
@@ -77,9 +67,6 @@ func TestUpstreamSuitesWithoutASpecAreNoResult(t *testing.T) {
 
 // A run of the subject and the policy of the page goes to docs/results, whichever verdict it has. Other runs do not, nor does one without a result.
 func TestUpstreamsRollingUpdateIsKept(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the script needs programs of Linux")
-	}
 	for name, c := range map[string]struct {
 		code      int // of the suite
 		variables []string
@@ -93,32 +80,24 @@ func TestUpstreamsRollingUpdateIsKept(t *testing.T) {
 		"with the defaults": {0, []string{"SUBJECT=kube-proxy@v1.25.3/iptables", "POLICY=Local"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			out, log := filepath.Join(dir, "out"), filepath.Join(dir, "log")
-			text, err := os.ReadFile("../../hack/upstream-rolling-update.sh")
-			if err != nil {
-				t.Fatal(err)
-			}
-			played(t, filepath.Join(dir, "hack"), "upstream-rolling-update.sh", string(text))
-			played(t, filepath.Join(dir, "hack"), "upstream-e2e.sh", `#!/bin/sh
-mkdir -p "$OUT/watch"
+			s := scripttest.New(t, "upstream-rolling-update.sh", map[string]string{"go": "echo \"$@\" >>calls\n"})
+			s.Program("hack/upstream-e2e.sh", `mkdir -p "$OUT/watch"
 echo '{"started": "2026-11-27T17:00:00Z"}' >"$OUT/watch/host.json"
 echo 'I1127 17:00:10.5 1 x.go:1] Success rate: 99.93%' >"$OUT/junit.xml"
 exit `+fmt.Sprint(c.code)+"\n")
-			played(t, dir, "go", "#!/bin/sh\necho \"$@\" >"+log+"\n")
-			code, said := script(t, filepath.Join(dir, "hack", "upstream-rolling-update.sh"), append(c.variables, "OUT="+out, "GO="+filepath.Join(dir, "go"))...)
+			code, said := s.Run(append(c.variables, "OUT=out"), "upstream-rolling-update.sh")
 			if code != c.code {
 				t.Errorf("exit code %d, want %d:\n%s", code, c.code, said)
 			}
 			want := ""
 			if c.kept {
-				want = "run ./hack/docs rolling-update " + out + " kube-proxy v1.25.3/iptables\n"
+				want = "run ./hack/docs rolling-update out kube-proxy v1.25.3/iptables\n"
 			}
-			if calls, _ := os.ReadFile(log); string(calls) != want {
+			if calls := s.Read("calls"); calls != want {
 				t.Errorf("called go with %q, want %q:\n%s", calls, want, said)
 			}
-			if lines, err := os.ReadFile(filepath.Join(out, "upstream.log")); c.code < 2 && (err != nil || !strings.HasPrefix(string(lines), "the watch began at 2026-11-27T17:00:00Z\nI1127")) {
-				t.Errorf("the log of upstream: %q (%v)", lines, err)
+			if lines := s.Read("out/upstream.log"); c.code < 2 && !strings.HasPrefix(lines, "the watch began at 2026-11-27T17:00:00Z\nI1127") {
+				t.Errorf("the log of upstream: %q", lines)
 			}
 		})
 	}
@@ -126,9 +105,6 @@ exit `+fmt.Sprint(c.code)+"\n")
 
 // The suite takes hours: what its result must tell is known before it begins. A failure says what is missing.
 func TestUpstreamSuitesKnowWhatMadeThemBeforeTheyBegin(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the script needs programs of Linux")
-	}
 	const passed = `<testcase name="[It] b" status="passed" time="1.5">`
 	for name, c := range map[string]struct{ build, want string }{
 		"all is known":       {"", ""},
@@ -139,23 +115,19 @@ func TestUpstreamSuitesKnowWhatMadeThemBeforeTheyBegin(t *testing.T) {
 		"a lost program":     {`"build control-plane") printf 'etcd@v1\t/nowhere\n' ;;`, "the program etcd@v1 could not be read"},
 		"no version":         {`"version ") exit 1 ;;`, "hitless version"},
 	} {
-		code, said, out := upstreamSuite(t, suitePrograms{junit: passed, status: "0", build: c.build})
-		_, err := os.Stat(filepath.Join(out, "begun"))
-		if begun := err == nil; (code == 2) != (c.want != "") || begun != (c.want == "") || !strings.Contains(said, c.want) {
+		code, said, s := upstreamSuite(t, suitePrograms{junit: passed, status: "0", build: c.build})
+		if begun := s.Has("out/begun"); (code == 2) != (c.want != "") || begun != (c.want == "") || !strings.Contains(said, c.want) {
 			t.Errorf("%s: exit code %d, the lab began: %v, want %q:\n%s", name, code, begun, c.want, said)
 		}
-		if specs, err := os.ReadFile(filepath.Join(out, "specs.tsv")); c.want == "" && (err != nil || !strings.HasPrefix(string(specs), `# {"subject":"kube-proxy@v1.37.1/nftables","programSha256":"def"`) ||
-			!strings.Contains(string(specs), `"tools":"abc"`) || strings.Count(string(specs), `"sha256":"`) != 3) {
-			t.Errorf("%s: %s (%v)", name, specs, err)
+		if specs := s.Read("out/specs.tsv"); c.want == "" && (!strings.HasPrefix(specs, `# {"subject":"kube-proxy@v1.37.1/nftables","programSha256":"def"`) ||
+			!strings.Contains(specs, `"tools":"abc"`) || strings.Count(specs, `"sha256":"`) != 3) {
+			t.Errorf("%s: %s", name, specs)
 		}
 	}
 }
 
 // After a failed spec the logs of the lab's programs are kept. The script says so if there are none.
 func TestUpstreamSuitesKeepLogs(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the script needs programs of Linux")
-	}
 	const lost = "the logs of the lab's programs could not be read"
 	for name, c := range map[string]struct {
 		kubectl string
@@ -167,13 +139,13 @@ func TestUpstreamSuitesKeepLogs(t *testing.T) {
 		"no kubelet":  {"exit 1", nil, lost},
 		"no log":      {"echo nothing", nil, lost},
 	} {
-		code, said, out := upstreamSuite(t, suitePrograms{junit: `<testcase name="[It] c" status="failed" time="2">`, status: "1", kubectl: c.kubectl})
+		code, said, s := upstreamSuite(t, suitePrograms{junit: `<testcase name="[It] c" status="failed" time="2">`, status: "1", kubectl: c.kubectl})
 		if code != 1 || !strings.Contains(said, c.want) || strings.Contains(said, lost) != (c.want == lost) {
 			t.Errorf("%s: exit code %d, want %q:\n%s", name, code, c.want, said)
 		}
 		for log, want := range c.kept {
-			if text, err := os.ReadFile(filepath.Join(out, "logs", log)); err != nil || !strings.Contains(string(text), want) {
-				t.Errorf("%s: %s has %q: %v", name, log, text, err)
+			if text := s.Read("out/logs/" + log); !strings.Contains(text, want) {
+				t.Errorf("%s: %s has %q", name, log, text)
 			}
 		}
 	}
