@@ -32,3 +32,20 @@ func TestBugsThatNoSpecFindsNameOne(t *testing.T) {
 		}
 	}
 }
+
+// Each bug that is not judged has a reason, is a bug with specimens, and is not measured.
+func TestUnjudgedBugsAreNotMeasured(t *testing.T) {
+	table, err := mutants.Read(filepath.Join("../..", KillsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, reason := range Unjudged {
+		entries, err := Select(id)
+		if err != nil || reason == "" {
+			t.Fatalf("%s: %q, %v", id, reason, err)
+		}
+		if kills := Kills(entries); len(kills) != 1 || table.StateOf(kills[0].Mutant) != mutants.NotMeasured {
+			t.Errorf("%s is measured, or has no specimens: take it out of Unjudged", id)
+		}
+	}
+}

@@ -102,7 +102,7 @@ func museumKills(top string) (string, error) {
 	for _, k := range bugs.Kills(museum.All()) {
 		switch red := k.Finds(t); {
 		case t.StateOf(k.Mutant) == mutants.NotMeasured:
-			left = append(left, k.ID)
+			left = append(left, strings.TrimSuffix(k.ID+" ("+bugs.Unjudged[k.ID]+")", " ()"))
 			continue
 		case len(red) > 0:
 			mark := ""
