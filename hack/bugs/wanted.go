@@ -28,5 +28,5 @@ var Wanted = []struct {
 
 // Unjudged are bugs with which each spec of their features is not judged, with the reason that a run showed.
 var Unjudged = map[string]string{
-	"k8s-68194": "with it the run `interference-stale-allow` is invalid: its nodes forward only what the proxy accepts, and no request is answered within a minute, before the first attempt",
+	"k8s-68194": "the run `interference-stale-allow` is invalid with it. Its nodes forward only what the proxy accepts, so that no request is answered before the first attempt",
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,7 +103,7 @@ func museumKills(top string) (string, error) {
 	for _, k := range bugs.Kills(museum.All()) {
 		switch red := k.Finds(t); {
 		case t.StateOf(k.Mutant) == mutants.NotMeasured:
-			left = append(left, strings.TrimSuffix(k.ID+" ("+bugs.Unjudged[k.ID]+")", " ()"))
+			left = append(left, k.ID)
 			continue
 		case len(red) > 0:
 			mark := ""
@@ -125,7 +126,11 @@ func museumKills(top string) (string, error) {
 		text.WriteString("\n¹ each of these specs names the bug as its source, and may have been written for it\n")
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(&text, "\nNot measured: %s.\n", strings.Join(left, "; "))
+		fmt.Fprintf(&text, "\nNot measured: %s.", strings.Join(left, "; "))
+		for _, id := range slices.Sorted(maps.Keys(bugs.Unjudged)) {
+			fmt.Fprintf(&text, " %s: %s.", id, bugs.Unjudged[id])
+		}
+		text.WriteString("\n")
 	}
 	fmt.Fprintf(&text, "\nSpecs find %d of the %d bugs that were measured, %d of them only by specs that name the bug.", found, measured, named)
 	if len(only) > 0 {

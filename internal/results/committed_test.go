@@ -10,21 +10,15 @@ import (
 // olderResults are the committed files that do not tell all facts of what made them, of versions before these were recorded: below each folder
 // the names of files, without .json. `make evidence` makes them anew, but those of `make nightly` (suites) and of `make upstream-rolling-update`.
 var olderResults = map[string]string{
-	"bench":      "proxier-10000",
-	"dataplanes": "drain-scaledown flap policy restart rollout",
-	"minors": "v1.11 v1.12 v1.13 v1.14 v1.15 v1.16 v1.17 v1.18 v1.19 v1.20 v1.21 v1.22 v1.23 v1.24 v1.25 v1.26 v1.27 v1.28 v1.29 v1.30 " +
-		"v1.31 v1.32 v1.33 v1.34 v1.35 v1.36 v1.37",
+	"bench":                   "proxier-10000",
+	"dataplanes":              "drain-scaledown flap restart rollout",
 	"suites":                  "museum subjects targets",
-	"zero-loss":               "api-away busy relist upgrade",
+	"zero-loss":               "busy",
 	"upstream-rolling-update": "hitless",
 }
 
-// olderConformance are older reports of conformance.
-var olderConformance = []string{"conformance/cilium-1.15.19/conformance.yaml", "conformance/cilium-1.20.2/conformance.yaml"}
-
-// olderFiles are the paths of olderResults and olderConformance.
-func olderFiles() []string {
-	files := slices.Clone(olderConformance)
+// olderFiles are the paths of olderResults.
+func olderFiles() (files []string) {
 	for folder, names := range olderResults {
 		for _, name := range strings.Fields(names) {
 			files = append(files, path.Join(folder, name+".json"))
