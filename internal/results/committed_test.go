@@ -11,7 +11,7 @@ import (
 // the names of files, without .json. `make evidence` makes them anew, but those of `make nightly` (suites) and of `make upstream-rolling-update`.
 var olderResults = map[string]string{
 	"bench":                   "proxier-10000",
-	"dataplanes":              "drain-scaledown flap restart rollout",
+	"dataplanes":              "drain-scaledown",
 	"suites":                  "museum subjects targets",
 	"zero-loss":               "busy",
 	"upstream-rolling-update": "hitless",
