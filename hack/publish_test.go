@@ -18,7 +18,7 @@ func publish(t *testing.T, tag string, files map[string]string) (code int, call 
 	for name, text := range files {
 		s.Write("out/"+name, text)
 	}
-	code, _ = s.Run([]string{"TAG=" + tag, "OUT=out"}, "publish.sh")
+	code, _ = s.Run([]string{"TAG=" + tag, "OUT=" + s.Dir + "/out"}, "publish.sh")
 	return code, s.Read("call")
 }
 
@@ -33,9 +33,9 @@ func TestPublish(t *testing.T) {
 		call  string
 	}{
 		"the release": {"v1.2.3", map[string]string{archive: text, "SHA256SUMS": sums(archive, text)}, 0,
-			"release create v1.2.3 --verify-tag --title v1.2.3 --generate-notes out/SHA256SUMS out/" + archive + "\n"},
+			"release create v1.2.3 --verify-tag --title v1.2.3 --generate-notes DIR/out/SHA256SUMS DIR/out/" + archive + "\n"},
 		"with a hidden marker": {"v1.2.3", map[string]string{archive: text, ".hitless-made": "", "SHA256SUMS": sums(archive, text)}, 0,
-			"release create v1.2.3 --verify-tag --title v1.2.3 --generate-notes out/SHA256SUMS out/" + archive + "\n"},
+			"release create v1.2.3 --verify-tag --title v1.2.3 --generate-notes DIR/out/SHA256SUMS DIR/out/" + archive + "\n"},
 		"another tag":            {"v1.2.4", map[string]string{archive: text, "SHA256SUMS": sums(archive, text)}, 2, ""},
 		"a damaged archive":      {"v1.2.3", map[string]string{archive: "damaged", "SHA256SUMS": sums(archive, text)}, 1, ""},
 		"a file without its sum": {"v1.2.3", map[string]string{archive: text, "more": "", "SHA256SUMS": sums(archive, text)}, 2, ""},

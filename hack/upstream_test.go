@@ -33,7 +33,7 @@ func upstreamSuite(t *testing.T, p suitePrograms) (code int, said string, s scri
 "lab shell") shift 5; exec "$@" ;;
 esac
 `)
-	code, said = s.Run([]string{"FOCUS=x", "KERNEL=host", "OUT=out"}, "upstream-e2e.sh")
+	code, said = s.Run([]string{"FOCUS=x", "KERNEL=host", "OUT=" + s.Dir + "/out"}, "upstream-e2e.sh")
 	return code, said, s
 }
 
@@ -85,13 +85,13 @@ func TestUpstreamsRollingUpdateIsKept(t *testing.T) {
 echo '{"started": "2026-11-27T17:00:00Z"}' >"$OUT/watch/host.json"
 echo 'I1127 17:00:10.5 1 x.go:1] Success rate: 99.93%' >"$OUT/junit.xml"
 exit `+fmt.Sprint(c.code)+"\n")
-			code, said := s.Run(append(c.variables, "OUT=out"), "upstream-rolling-update.sh")
+			code, said := s.Run(append(c.variables, "OUT="+s.Dir+"/out"), "upstream-rolling-update.sh")
 			if code != c.code {
 				t.Errorf("exit code %d, want %d:\n%s", code, c.code, said)
 			}
 			want := ""
 			if c.kept {
-				want = "run ./hack/docs rolling-update out kube-proxy v1.25.3/iptables\n"
+				want = "run ./hack/docs rolling-update DIR/out kube-proxy v1.25.3/iptables\n"
 			}
 			if calls := s.Read("calls"); calls != want {
 				t.Errorf("called go with %q, want %q:\n%s", calls, want, said)

@@ -1,8 +1,8 @@
 // Command killscore measures whether the specs of suites/conformance can fail: it runs them against proxies with one defect each, and
-// writes docs/results/kills/mutants.json. With -bugs it runs them against the specimens of the museum instead, and writes
-// docs/results/kills/museum.json. It is run from the top of the tree, by `make kill-score` and `make museum-kills`, which then write the
-// pages. Exit codes: 0 every mutant was killed, 1 one survived, 2 wrong usage or environment, 3 the proxier without a fault is
-// not green, or a mutant is not measured. Bugs that no spec finds are no error.
+// writes docs/results/kills/mutants.json. With -bugs it runs them against the specimens of the museum instead, without those of
+// bugs.Unjudged, and writes docs/results/kills/museum.json. It is run from the top of the tree, by `make kill-score` and
+// `make museum-kills`, which then write the pages. Exit codes: 0 every mutant was killed, 1 one survived, 2 wrong usage or environment,
+// 3 the proxier without a fault is not green, or a mutant is not measured. Bugs that no spec finds are no error.
 package main
 
 import (

@@ -25,8 +25,9 @@ type Tree struct {
 func New(t *testing.T, scripts string, programs map[string]string) Tree {
 	t.Helper()
 	s := Tree{t.TempDir(), t}
+	from := filepath.Join(top(t), "hack")
 	for name := range strings.FieldsSeq(scripts) {
-		text, err := os.ReadFile(filepath.Join(top(t), "hack", name))
+		text, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,6 +37,16 @@ func New(t *testing.T, scripts string, programs map[string]string) Tree {
 		s.Program("bin/"+name, text)
 	}
 	return s
+}
+
+// Rows are the names of all rows of a script, as LIST=1 prints them.
+func Rows(t *testing.T, script string) []string {
+	t.Helper()
+	code, out := New(t, "rows.sh "+script, nil).Run([]string{"LIST=1"}, script)
+	if code != 0 {
+		t.Fatalf("LIST=1 %s: exit code %d: %s", script, code, out)
+	}
+	return strings.Fields(out)
 }
 
 // top is the top of this repository, above the folder of the test.
